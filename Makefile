@@ -1,0 +1,108 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Each sets up all that it needs.
+# Needs Python 3.11 or later and, for `make test`, Java 17 or later (Spark). `make PYTHON=python3.12 demo` picks one.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+
+# The demo's environment has no Spark (half a gigabyte); the developer's has everything.
+DEMO := .venv
+DEV := .venv-dev
+
+# An active environment of the caller's, or a PYTHONPATH, must not leak into ours.
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE CONDA_PREFIX
+
+# Settings of a command, for example `make demo ARGS=--help` or `make test ARGS='-k kineto'`.
+ARGS ?=
+# `make lock UPGRADE=1` takes newer versions; without it a lock changes only where pyproject.toml asks.
+UPGRADE ?=
+
+.PHONY: help
+help: ## list the targets
+	@echo "usage: make TARGET"
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)$$/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) \
+	    | while IFS='|' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
+
+.PHONY: demo
+demo: $(DEMO)/.ready ## land the bundled recordings and show what is in them
+	@$(DEMO)/bin/teetotal demo $(ARGS)
+
+.PHONY: test
+test: java-17 check ## lint, type check, hold the import contracts, run all tests (needs Java 17)
+	$(DEV)/bin/pytest $(ARGS)
+
+.PHONY: check
+check: $(DEV)/.ready ## the linters only: ruff, mypy, import-linter
+	$(DEV)/bin/ruff check .
+	$(DEV)/bin/ruff format --check .
+	$(DEV)/bin/mypy
+	$(DEV)/bin/lint-imports
+
+.PHONY: bench
+bench: $(DEMO)/.ready ## time the pipeline on traces made from a recording
+	$(DEMO)/bin/python -m benchmarks $(ARGS)
+
+.PHONY: ui
+ui: $(DEMO)/.ready ## the web interface, on loopback
+	@$(DEMO)/bin/teetotal ui $(ARGS)
+
+.PHONY: snapshots
+snapshots: java-17 $(DEV)/.ready ## rewrite the snapshots that tests compare with
+	$(DEV)/bin/pytest --snapshot-update $(ARGS)
+	@echo
+	@echo "Snapshots were rewritten. Read 'git diff' and explain in the pull request, one by one, why each changed:"
+	@echo "which decision changed it, and why the new value is the right one. An unexplained snapshot is not merged."
+
+.PHONY: lock
+lock: $(DEMO)/.uv ## resolve requirements/*.lock from pyproject.toml (UPGRADE=1 takes newer versions)
+	$(call compile,bootstrap,--group bootstrap)
+	$(call compile,base,pyproject.toml --group build)
+	$(call compile,dev,pyproject.toml --extra spark --extra dev --group build --group build-spark \
+	    -c requirements/base.lock)
+
+.PHONY: clean
+clean: ## remove the environments, caches and build outputs; data/ stays
+	rm -rf $(DEMO) $(DEV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+# One lock: names, versions and hashes for every platform; no address, no path.
+define compile
+	$(DEMO)/bin/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) $(2) -o requirements/$(1).lock
+endef
+
+# ---- environments: a stamp says that one is complete, so a second call starts at once ----
+
+# uv alone, checked against its hash, is what pip installs; uv installs the rest.
+$(DEMO)/.uv $(DEV)/.uv: %/.uv: requirements/bootstrap.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "teetotal needs Python 3.11 or later; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)." >&2; \
+	    echo "Install one, or name it: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "setting up $* (once, from requirements/*.lock)"
+	@$(PYTHON) -m venv --clear $* || { \
+	    echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu install the package python3-venv." >&2; exit 1; }
+	@$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+	    -r requirements/bootstrap.lock
+	@touch $@
+
+$(DEMO)/.ready: requirements/base.lock
+$(DEV)/.ready: requirements/dev.lock
+$(DEMO)/.ready $(DEV)/.ready: %/.ready: %/.uv pyproject.toml
+	@echo "installing $$(grep -c '==' $(filter requirements/%,$^)) packages into $*"
+	@$*/bin/uv pip sync --quiet --python $*/bin/python --require-hashes \
+	    --build-constraints $(filter requirements/%,$^) $(filter requirements/%,$^)
+	@$*/bin/uv pip install --quiet --python $*/bin/python --no-deps --no-build-isolation --offline -e .
+	@touch $@
+
+.PHONY: java-17
+java-17:
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	found="$$("$$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1 || true)"; \
+	if [ "$${found:-0}" -lt 17 ]; then \
+	    echo "The Spark tests need Java 17 or later; '$$java -version' says: $${found:-no Java found}." >&2; \
+	    echo "Install a JDK or JRE 17 (for example openjdk-17-jre-headless), or set JAVA_HOME." >&2; exit 1; \
+	fi

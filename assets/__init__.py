@@ -1,0 +1,1 @@
+"""Which table comes from which, and what each is held to."""

@@ -1,0 +1,1 @@
+"""What times the pipeline; `python -m benchmarks` prints the numbers, and no room imports this one."""

@@ -1,0 +1,94 @@
+"""`python -m benchmarks`: Kineto to bronze, on one and five million real events shifted in time."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.traces import enlarge
+
+_ROOT = Path(__file__).parent.parent
+_CACHE = Path(__file__).parent / ".cache"
+_RECORDING = _ROOT / "samples" / "resnet50-tee-w2" / "resnet50-tee-w2-r0.json.gz"
+
+
+def main() -> None:
+    """Make the traces, land each in a process of its own, and print what it took."""
+    options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    options.add_argument("--millions", type=int, nargs="+", default=[1, 5], help="sizes in millions of events")
+    options.add_argument("--repeats", type=int, default=3)
+    options.add_argument("--trace", type=Path, nargs="*", default=[], help="time these files instead")
+    chosen = options.parse_args()
+    traces = [(path, *_measured(path)) for path in chosen.trace] or [_made(millions) for millions in chosen.millions]
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}"
+    )
+    print(
+        f"{'trace':<24}{'events':>12}{'JSON MB':>10}{'wall s':>9}{'CPU s':>9}{'MB/CPU-s':>10}{'spread':>14}{'peak MB':>9}"
+    )
+    runs: dict[Path, list[tuple[float, float, float]]] = {path: [] for path, _, _ in traces}
+    for _ in range(chosen.repeats):
+        for path, _, _ in traces:  # interleaved, so that a noisy minute hits all alike
+            runs[path].append(_landed(path))
+    for path, events, size in traces:
+        wall, cpu, peak = (statistics.median(values) for values in zip(*runs[path], strict=True))
+        rates = [size / 1e6 / run[1] for run in runs[path]]
+        print(
+            f"{path.name:<24.24}{events:>12,}{size / 1e6:>10,.1f}{wall:>9.2f}{cpu:>9.2f}{size / 1e6 / cpu:>10.1f}"
+            f"{min(rates):>7.1f}–{max(rates):<6.1f}{peak:>9.0f}"
+        )
+
+
+def _made(millions: int) -> tuple[Path, int, int]:
+    """A trace of that size, from the cache or made now."""
+    _CACHE.mkdir(exist_ok=True)
+    made_from = hashlib.sha256(_RECORDING.read_bytes() + Path(__file__).with_name("traces.py").read_bytes()).hexdigest()
+    path = _CACHE / f"{millions}M-{made_from[:12]}.json.gz"
+    facts = path.with_suffix(".facts")
+    if not facts.exists():
+        print(f"making {path.name} …", file=sys.stderr)
+        facts.write_text(json.dumps(enlarge(_RECORDING, path, millions * 1_000_000)))
+    events, size = json.loads(facts.read_text())
+    return path, events, size
+
+
+def _measured(path: Path) -> tuple[int, int]:
+    """Events and plain bytes of a trace that was given, counted by Python's own json."""
+    import gzip
+
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rb") as file:
+        data = file.read()
+    return len(json.loads(data)["traceEvents"]), len(data)
+
+
+def _landed(trace: Path) -> tuple[float, float, float]:
+    """Land one trace into an empty lake by the command that a person types: wall, CPU seconds and peak MB of it."""
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=_CACHE if _CACHE.exists() else None) as folder:
+        run = Path(folder) / "landing" / "bench"
+        run.mkdir(parents=True)
+        shutil.copyfile(trace, run / trace.name)
+        (run / "run.toml").write_text('regime = "cc_off"\n')
+        places = {"TEETOTAL_LAKE": f"{folder}/lake", "TEETOTAL_LANDING": f"{folder}/landing"}
+        command = [sys.executable, "-c", "from pipelines.cli import main; main()", "run"]
+        start = time.perf_counter()
+        done = subprocess.Popen(command, env={**os.environ, **places}, cwd=_ROOT, stdout=subprocess.DEVNULL)
+        _, status, used = os.wait4(done.pid, 0)
+        wall = time.perf_counter() - start
+        if status:
+            raise SystemExit(f"`teetotal run` failed on {trace}")
+        return wall, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6
+
+
+if __name__ == "__main__":
+    main()

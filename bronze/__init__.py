@@ -1,0 +1,1 @@
+"""What the source said, repeated exactly: verb **land**."""

@@ -1,0 +1,134 @@
+"""Texts of trace events in, rows of `bronze.trace_events` out: the one decoder behind the fast and the careful cut."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bronze.kineto_arguments import ARGUMENTS
+from bronze.trace_events import TABLE
+from lake.engines import single_threaded
+from lake.tables import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import duckdb
+    import numpy.typing as npt
+
+# The keys of an event that have a column of their own, in the order of the columns that the query gives.
+_EVENT = {
+    "ph": "VARCHAR",
+    "cat": "VARCHAR",
+    "name": "VARCHAR",
+    "pid": "VARCHAR",
+    "tid": "VARCHAR",
+    "ts": "DOUBLE",
+    "dur": "DOUBLE",
+    "id": "VARCHAR",
+    "bp": "VARCHAR",
+    "s": "VARCHAR",
+    "args": "JSON",
+}
+_TYPES = {Kind.TEXT: "VARCHAR", Kind.INT64: "BIGINT"}
+_NUMBER = r'"{}"\s*:\s*"?((-?[0-9]+)(?:\.([0-9]+))?)"?\s*[,}}]'
+_LABELS = ("phase", "category", "name", "process_id", "thread_id", "flow_id", "binding_point", "scope")
+
+
+@cache
+def _query() -> str:
+    return files("bronze").joinpath("trace_events.sql").read_text("utf-8")
+
+
+class EventRows:
+    """A decoder of one source: it knows the base time, and counts the rows it has given."""
+
+    def __init__(self, base_ns: int) -> None:
+        self._connection: duckdb.DuckDBPyConnection = single_threaded()
+        self._parameters = {
+            "event": json.dumps(_EVENT),
+            "arguments": json.dumps(
+                {source: _TYPES[argument.column.kind] for argument in ARGUMENTS for source in argument.sources}
+            ),
+            "ts_number": _NUMBER.format("ts"),
+            "dur_number": _NUMBER.format("dur"),
+            "base_ns": base_ns,
+        }
+        self.count = 0
+
+    def decode(self, texts: pa.StringArray) -> pa.Table:
+        """The columns that the texts themselves say; raises DuckDB's error where one is not JSON."""
+        return self._ask(_query(), texts, self._parameters)
+
+    def keys_count(self, texts: pa.StringArray) -> npt.NDArray[np.int64]:
+        """How many keys each event has at its top level, doubled ones counted twice."""
+        answer = self._ask("SELECT len(json_keys(text)) AS keys FROM events", texts, {})
+        return np.asarray(answer.column("keys").to_numpy(), np.int64)
+
+    def _ask(self, query: str, texts: pa.StringArray, parameters: dict[str, object]) -> pa.Table:
+        self._connection.register("events", pa.table({"text": texts}))
+        try:
+            return self._connection.sql(query, params=parameters).to_arrow_table()
+        finally:
+            self._connection.unregister("events")
+
+    def rows(
+        self, decoded: pa.Table, offsets: npt.NDArray[np.int64], residue: Sequence[str | None] | None
+    ) -> pa.RecordBatch:
+        """Complete decoded columns to rows of the table, numbered on from the last."""
+        count = decoded.num_rows
+        columns = {name: _whole(decoded.column(name)) for name in decoded.column_names if name != "known"}
+        columns |= _known(decoded)
+        columns["ordinal"] = pa.array(np.arange(self.count, self.count + count, dtype=np.int64))
+        columns["offset_bytes"] = pa.array(offsets)
+        columns["residue"] = pa.nulls(count, pa.string()) if residue is None else pa.array(residue, pa.string())
+        self.count += count
+        return pa.RecordBatch.from_arrays(
+            [columns[field.name] for field in TABLE.file_schema], schema=TABLE.file_schema
+        )
+
+
+def carried_count(decoded: pa.Table) -> int:
+    """How many top-level keys the decoded columns carry, over all rows."""
+    return sum(decoded.num_rows - decoded.column(index).null_count for index in range(len(_EVENT)))
+
+
+def carried_counts(decoded: pa.Table) -> npt.NDArray[np.int64]:
+    """The same for each row."""
+    carried = np.zeros(decoded.num_rows, np.int64)
+    for index in range(len(_EVENT)):
+        carried += pc.is_valid(decoded.column(index)).to_numpy()
+    return carried
+
+
+def argument_bytes(decoded: pa.Table) -> list[pa.Buffer]:
+    """The bytes of all argument texts, one after the other."""
+    return [data for chunk in decoded.column("args").chunks if (data := chunk.buffers()[2]) is not None]
+
+
+def colons_in_labels(decoded: pa.Table) -> int:
+    """How many colons in names and other labels look like those of keys."""
+    return sum(
+        pc.sum(pc.count_substring_regex(decoded.column(name), pattern=r"[\x00-\x22]:")).as_py() or 0 for name in _LABELS
+    )
+
+
+def _known(decoded: pa.Table) -> dict[str, pa.Array]:
+    fields = _whole(decoded.column("known"))
+    found = dict(zip((field.name for field in fields.type), fields.flatten(), strict=True))
+    return {
+        argument.column.name: found[argument.sources[0]]
+        if len(argument.sources) == 1
+        else pc.coalesce(*(found[source] for source in argument.sources))
+        for argument in ARGUMENTS
+    }
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

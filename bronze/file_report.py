@@ -1,0 +1,122 @@
+"""What became of one landed file, and what has to be decided with all files of a run in view."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_RANK_IN_NAME = re.compile(r"(?:rank|worker|(?:^|[-_.])r)[-_]?(\d{1,6})(?=\D|$)", re.IGNORECASE)
+
+
+class Rows(Protocol):
+    """A data file in the making."""
+
+    def write(self, batch: pa.RecordBatch) -> None: ...
+    def finish(self, **values: Any) -> None: ...
+    def discard(self) -> None: ...
+
+
+@dataclass
+class FileReport:
+    """What became of one file."""
+
+    name: str
+    size_bytes: int | None
+    sha256: str | None = None
+    format: str = "unknown"
+    outcome: str = "rejected"
+    reason: str | None = None
+    inflated_bytes: int | None = None
+    events_count: int = 0
+    unreadable_count: int = 0
+    residue_count: int = 0
+    is_complete: bool | None = None
+    base_ns: int | None = None
+    envelope: dict[str, Any] = field(default_factory=dict)
+    rank: int | None = None
+    rank_source: str | None = None
+    events: Rows | None = None
+
+    @property
+    def world_size(self) -> int | None:
+        """Ranks of the job, as the trace says."""
+        return whole(self._distributed.get("world_size")) or None
+
+    @property
+    def backend(self) -> str | None:
+        """Collective backend, as the trace says."""
+        backend = self._distributed.get("backend")
+        return backend if isinstance(backend, str) else None
+
+    @property
+    def gpu(self) -> str | None:
+        """Name of the first GPU that the trace lists."""
+        devices = self.envelope.get("deviceProperties")
+        first = devices[0] if isinstance(devices, list) and devices else None
+        name = first.get("name") if isinstance(first, dict) else None
+        return name if isinstance(name, str) else None
+
+    @property
+    def identity(self) -> list[str]:
+        """What of a file decides its rows: its content, and its rank where the content does not give it."""
+        return [self.sha256 or self.name, str(self.rank), self.reason or ""]
+
+    @property
+    def _distributed(self) -> dict[str, Any]:
+        found = self.envelope.get("distributedInfo")
+        return found if isinstance(found, dict) else {}
+
+    def rank_itself(self) -> None:
+        """Take the rank that the trace gives, else that of the file's name."""
+        rank = whole(self._distributed.get("rank"))
+        if rank is not None:
+            self.rank, self.rank_source = rank, "trace"
+            return
+        named = _RANK_IN_NAME.search(self.name)
+        if named is not None:
+            self.rank, self.rank_source = int(named[1]), "file_name"
+
+
+def settled(reports: list[FileReport]) -> list[FileReport]:
+    """Decide what needs all files: which of equal files is kept, and the rank of those that do not say it."""
+    reports.sort(key=lambda report: report.name)
+    by_content: dict[str, list[FileReport]] = {}
+    for report in reports:
+        by_content.setdefault(report.sha256 or f"?{report.name}", []).append(report)
+    settled = []
+    for same in by_content.values():
+        read = next((report for report in same if report.events is not None or report.reason), same[0])
+        first = replace(read, name=same[0].name, size_bytes=same[0].size_bytes)
+        if first.outcome == "kept":
+            first.rank_itself()
+        settled.append(first)
+        settled += [
+            FileReport(
+                other.name,
+                other.size_bytes,
+                other.sha256,
+                format=first.format,
+                outcome="merged",
+                reason=f"same content as {first.name}",
+            )
+            for other in same[1:]
+        ]
+    kept = [report for report in settled if report.outcome == "kept"]
+    taken = {report.rank for report in kept}
+    free = (rank for rank in itertools.count() if rank not in taken)
+    for report in sorted(kept, key=lambda report: report.sha256 or ""):
+        if report.rank is None:
+            report.rank, report.rank_source = next(free), "assumed"
+    return sorted(settled, key=lambda report: report.name)
+
+
+def whole(value: object) -> int | None:
+    """A count or a rank as a source may write it: a number, or a text of digits."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value[:10])
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31 else None

@@ -1,0 +1,137 @@
+"""What `run.toml` may say: the claims of a run, each with its meaning, checked field by field."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass
+from typing import Any
+
+from lake.errors import EvidenceRejected, nearest
+from lake.identity import is_slug
+from lake.tables import Column, Kind
+
+FILE_NAME = "run.toml"
+SCHEMA = 1
+REGIMES = (
+    "cc_off",
+    "hopper_spt_cc",
+    "hopper_ppcie",
+    "blackwell_mpt_nvle",
+    "tee_io_tdisp",
+    "sw_per_hop_aesgcm",
+)
+CC_MODES = ("off", "on", "devtools")
+
+
+def _claim(name: str, kind: Kind, meaning: str, **rules: Any) -> Column:
+    return Column(name, kind, meaning, nullable=True, **rules)
+
+
+CLAIMS = (
+    _claim("regime", Kind.TEXT, "How links are secured; results are never averaged over it.", one_of=REGIMES),
+    _claim("cc_mode", Kind.TEXT, "Confidential-computing mode of the GPU.", one_of=CC_MODES),
+    _claim("model", Kind.TEXT, "Model that was trained."),
+    _claim("parameters_count", Kind.INT64, "Trainable parameters.", minimum=1),
+    _claim("dtype", Kind.TEXT, "Number format of the training step."),
+    _claim("batch_size", Kind.INT64, "Samples per rank and step.", minimum=1),
+    _claim("sequence_length", Kind.INT64, "Tokens per sample.", minimum=1),
+    _claim("world_size", Kind.INT64, "Ranks of the job.", minimum=1),
+    _claim("parallelism", Kind.TEXT, "How the work is split over ranks, for example ddp."),
+    _claim("backend", Kind.TEXT, "Collective backend, for example nccl or gloo."),
+    _claim("bucket_cap_mib", Kind.FLOAT64, "Cap of a gradient bucket in MiB.", minimum=0),
+    _claim("gpu", Kind.TEXT, "GPU model."),
+    _claim("driver_version", Kind.TEXT, "GPU driver."),
+    _claim("cuda_version", Kind.TEXT, "CUDA runtime."),
+    _claim("torch_version", Kind.TEXT, "PyTorch."),
+    _claim("nccl_version", Kind.TEXT, "NCCL."),
+    _claim("host_cpu", Kind.TEXT, "Host processor."),
+    _claim("baseline", Kind.TEXT, "Run id of the twin without a TEE."),
+    _claim("repeat_of", Kind.TEXT, "Run id that this run repeats unchanged, for the A/A noise floor."),
+    _claim("recorded_at", Kind.TEXT, "When it was recorded, ISO 8601."),
+    _claim("host", Kind.TEXT, "Host name.", sensitive=True),
+    _claim("owner", Kind.TEXT, "Who ran it.", sensitive=True),
+    _claim("job", Kind.TEXT, "Job name or id.", sensitive=True),
+    _claim("note", Kind.TEXT, "Anything a reader should know.", sensitive=True),
+)
+_BY_NAME = {claim.name: claim for claim in CLAIMS}
+_RUN_IDS = {"baseline", "repeat_of"}
+_EXPECTED = {Kind.TEXT: "a text", Kind.INT64: "a whole number", Kind.FLOAT64: "a number"}
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A valid `run.toml`: its claims, and whatever else the recorder wanted kept (`[extra]`)."""
+
+    claims: dict[str, str | int | float]
+    extra: dict[str, Any]
+
+    def to_toml(self) -> str:
+        """The text of `run.toml`, in the order of the declaration."""
+        lines = [f"schema = {SCHEMA}"]
+        lines += [f"{name} = {_literal(self.claims[name])}" for name in _BY_NAME if name in self.claims]
+        if self.extra:
+            lines += ["", "[extra]"]
+            lines += [f"{_literal(name)} = {_literal(value)}" for name, value in sorted(self.extra.items())]
+        return "\n".join(lines) + "\n"
+
+
+def parse(data: bytes, where: str) -> Manifest:
+    """Read a manifest; every wrong field is named at once, with what was expected and the nearest right name."""
+    try:
+        document = tomllib.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise EvidenceRejected(f"{where} is not TOML: {error}", "see docs/manifest.md") from error
+    schema = document.pop("schema", SCHEMA)
+    extra = document.pop("extra", {})
+    faults = [] if schema == SCHEMA else [f"schema: expected {SCHEMA}, found {schema!r}"]
+    if not isinstance(extra, dict):
+        faults.append("extra: expected a table")
+    for name, value in document.items():
+        fault = _fault(name, value)
+        if fault:
+            faults.append(f"{name}: {fault}")
+    if faults:
+        raise EvidenceRejected(f"{where}: {'; '.join(faults)}", "see docs/manifest.md")
+    claims = {name: float(value) if _BY_NAME[name].kind is Kind.FLOAT64 else value for name, value in document.items()}
+    return Manifest(claims, extra)
+
+
+def claim_from_text(name: str, value: str) -> str | int | float:
+    """The value of a claim as a person types it after `--set name=`."""
+    if name not in _BY_NAME:
+        raise EvidenceRejected(f"{name!r} is not a field of {FILE_NAME}", nearest(name, _BY_NAME))
+    kind = _BY_NAME[name].kind
+    try:
+        return int(value) if kind is Kind.INT64 else float(value) if kind is Kind.FLOAT64 else value
+    except ValueError:
+        raise EvidenceRejected(f"{name}: expected {_EXPECTED[kind]}, found {value!r}") from None
+
+
+def _fault(name: str, value: object) -> str | None:
+    """What is wrong with a field, or nothing."""
+    claim = _BY_NAME.get(name)
+    if claim is None:
+        return f"is not a field; {nearest(name, _BY_NAME)} (anything else may go under [extra])"
+    types: dict[Kind, tuple[type, ...]] = {Kind.TEXT: (str,), Kind.INT64: (int,), Kind.FLOAT64: (int, float)}
+    if isinstance(value, bool) or not isinstance(value, types[claim.kind]):
+        return f"expected {_EXPECTED[claim.kind]}, found {value!r}"
+    if claim.one_of and value not in claim.one_of:
+        return f"expected one of {', '.join(claim.one_of)}; found {value!r}; {nearest(str(value), claim.one_of)}"
+    if isinstance(value, int | float):
+        if value != value or (claim.minimum is not None and value < claim.minimum):  # noqa: PLR0124 - NaN
+            return f"expected at least {claim.minimum}, found {value}"
+        if abs(value) >= 1 << 63:
+            return f"expected a number that fits 64 bits, found {value}"
+    if name in _RUN_IDS and not is_slug(str(value)):
+        return f"expected a run id (letters, digits, '_', '.', '-'), found {value!r}"
+    return None
+
+
+def _literal(value: object) -> str:
+    """A TOML literal; JSON's texts, numbers and lists are TOML's too."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_literal(key)} = {_literal(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_literal, value)) + "]"
+    return json.dumps(value) if isinstance(value, str | int | float | bool) else json.dumps(str(value))

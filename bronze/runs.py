@@ -1,0 +1,97 @@
+"""One row per training run: what its manifest claims, what its files say, and where the two disagree."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from bronze.manifest import CLAIMS, Manifest
+from lake.tables import RUN_ID, Table, int64, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bronze.file_report import FileReport
+
+TABLE = Table(
+    tier="bronze",
+    name="runs",
+    grain="One row per training run that has landed completely.",
+    key=("run_id",),
+    columns=(
+        RUN_ID,
+        *CLAIMS,
+        text("extra", "The manifest's `[extra]` table as JSON text.", nullable=True, sensitive=True),
+        text("manifest_sha256", "Digest of `run.toml`."),
+        int64("found_world_size", "Ranks of the job, as the traces say.", nullable=True, minimum=1),
+        text("found_backend", "Collective backend, as the traces say.", nullable=True),
+        text("found_gpu", "GPU model, as the traces say.", nullable=True),
+        int64("ranks_count", "Ranks that a trace has landed from.", minimum=0),
+        int64("files_count", "Files in the landing directory, the manifest aside.", minimum=0),
+        int64("kept_files_count", "Files whose rows are here.", minimum=0),
+        int64("merged_files_count", "Files that repeat the content of another.", minimum=0),
+        int64("rejected_files_count", "Files that were refused, each with its reason.", minimum=0),
+        int64("events_count", "Trace events landed.", minimum=0),
+        int64("unreadable_count", "Stretches that no reader could parse.", minimum=0),
+        text("conflicts", "Where claim and files disagree, as sentences; null where they agree.", nullable=True),
+    ),
+)
+
+
+def rows(run_id: str, manifest: bytes, claims: Manifest, reports: Sequence[FileReport]) -> pa.Table:
+    """The one row of a run."""
+    kept = [report for report in reports if report.outcome == "kept"]
+    outcomes = Counter(report.outcome for report in reports)
+    found = {
+        "world_size": _most({report.world_size for report in kept}),
+        "backend": _most({report.backend for report in kept}),
+        "gpu": _most({report.gpu for report in kept}),
+    }
+    ranks = {report.rank for report in kept}
+    row = {
+        "run_id": run_id,
+        **{claim.name: claims.claims.get(claim.name) for claim in CLAIMS},
+        "extra": json.dumps(claims.extra, sort_keys=True, default=str) if claims.extra else None,
+        "manifest_sha256": hashlib.sha256(manifest).hexdigest(),
+        "found_world_size": found["world_size"],
+        "found_backend": found["backend"],
+        "found_gpu": found["gpu"],
+        "ranks_count": len(ranks),
+        "files_count": len(reports),
+        "kept_files_count": outcomes["kept"],
+        "merged_files_count": outcomes["merged"],
+        "rejected_files_count": outcomes["rejected"],
+        "events_count": sum(report.events_count for report in kept),
+        "unreadable_count": sum(report.unreadable_count for report in kept),
+        "conflicts": "; ".join(_conflicts(claims, found, kept)) or None,
+    }
+    return pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
+
+
+def _most(values: set[Any]) -> Any:
+    """The one value that the files give; where they differ, the largest (the conflict is recorded beside it)."""
+    known = sorted(value for value in values if value is not None)
+    return known[-1] if known else None
+
+
+def _conflicts(claims: Manifest, found: dict[str, Any], kept: list[FileReport]) -> Iterator[str]:
+    """Where the manifest and the traces, or the traces among themselves, say different things."""
+    for name, value in found.items():
+        claimed = claims.claims.get(name)
+        if claimed is not None and value is not None and claimed != value:
+            yield f"{name}: the manifest says {claimed}, the traces say {value}"
+    for what in ("world_size", "gpu"):
+        said = sorted({str(value) for report in kept if (value := getattr(report, what)) is not None})
+        if len(said) > 1:
+            yield f"{what}: the traces differ ({', '.join(said)})"
+    size = found["world_size"]
+    missing = sorted(set(range(min(size, 1 << 16))) - {report.rank for report in kept}) if size else []
+    if missing and kept:
+        yield f"ranks: {size} in the job, no trace from {', '.join(map(str, missing[:8]))}{' …' if missing[8:] else ''}"
+    doubled = sorted(rank for rank, count in Counter(report.rank or 0 for report in kept).items() if count > 1)
+    if doubled:
+        yield f"ranks: more than one trace of rank {', '.join(map(str, doubled))}"

@@ -1,0 +1,94 @@
+"""One row per file of a run's landing directory: what it is, what it says of itself, and what became of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lake.tables import RUN_ID, Table, boolean, int32, int64, text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bronze.file_report import FileReport
+
+FORMATS = ("kineto", "unknown")
+OUTCOMES = ("kept", "merged", "rejected")
+RANK_SOURCES = ("trace", "file_name", "assumed")
+
+TABLE = Table(
+    tier="bronze",
+    name="source_files",
+    grain="One row per file of a run's landing directory, its manifest aside.",
+    key=("file_name",),
+    columns=(
+        RUN_ID,
+        text("file_name", "Name of the file in the landing directory.", sensitive=True),
+        text(
+            "source_sha256",
+            "Digest of the file's bytes as they landed; null where they may not be read.",
+            nullable=True,
+        ),
+        int64("size_bytes", "Size as landed.", nullable=True, minimum=0),
+        text("format", "What the content is, whatever the name says.", one_of=FORMATS),
+        text(
+            "outcome",
+            "kept: its rows are here; merged: same content as another file; rejected: see reason.",
+            one_of=OUTCOMES,
+        ),
+        text("reason", "Why the file was merged or rejected, as a sentence.", nullable=True),
+        int64("inflated_bytes", "Size after decompression.", nullable=True, minimum=0),
+        int64("events_count", "Events landed from it.", minimum=0),
+        int64("unreadable_count", "Stretches of it that no reader could parse.", minimum=0),
+        int64(
+            "residue_count",
+            "Landed events that keep their own text because the columns do not carry all of it.",
+            minimum=0,
+        ),
+        boolean("is_complete", "Whether the source was read to a proper end.", nullable=True),
+        int32("rank", "Rank that recorded it.", nullable=True, minimum=0),
+        text("rank_source", "Where the rank comes from.", nullable=True, one_of=RANK_SOURCES),
+        int32("world_size", "Ranks of the job, as the trace says.", nullable=True, minimum=1),
+        text("backend", "Collective backend, as the trace says.", nullable=True),
+        text("gpu_name", "Name of the first GPU that the trace lists.", nullable=True),
+        int64("base_ns", "baseTimeNanoseconds of the trace; null where it has none.", nullable=True),
+        text(
+            "envelope",
+            "All that the trace says beside its events, as JSON text.",
+            nullable=True,
+            sensitive=True,
+            repeats=False,
+        ),
+    ),
+)
+
+
+def rows(run_id: str, reports: Sequence[FileReport]) -> pa.Table:
+    """The rows of one run."""
+    found = [
+        {
+            "run_id": run_id,
+            "file_name": report.name,
+            "source_sha256": report.sha256,
+            "size_bytes": report.size_bytes,
+            "format": report.format,
+            "outcome": report.outcome,
+            "reason": report.reason,
+            "inflated_bytes": report.inflated_bytes,
+            "events_count": report.events_count,
+            "unreadable_count": report.unreadable_count,
+            "residue_count": report.residue_count,
+            "is_complete": report.is_complete,
+            "rank": report.rank,
+            "rank_source": report.rank_source,
+            "world_size": report.world_size,
+            "backend": report.backend,
+            "gpu_name": report.gpu,
+            "base_ns": report.base_ns,
+            "envelope": json.dumps(report.envelope, ensure_ascii=False) if report.envelope else None,
+        }
+        for report in reports
+    ]
+    return pa.Table.from_pylist(found, schema=TABLE.arrow_schema)

@@ -1,0 +1,45 @@
+"""One row per stretch of a source that no reader could parse: where it lies, how long it is, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lake.tables import RUN_ID, Table, int64, text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bronze.careful_cut import Stretch
+
+TABLE = Table(
+    tier="bronze",
+    name="unreadable",
+    grain="One row per stretch of a source file that no reader could parse.",
+    key=("source_sha256", "offset_bytes", "length_bytes"),
+    columns=(
+        RUN_ID,
+        text("source_sha256", "The source file, by the digest of its bytes as they landed."),
+        int64("offset_bytes", "First byte of the stretch in the inflated source.", minimum=0),
+        int64(
+            "length_bytes",
+            "Length of the stretch; 0 where something is missing rather than wrong.",
+            minimum=0,
+        ),
+        text("reason", "Why it could not be read, as a sentence."),
+        text("first_bytes", "How the stretch begins, bytes that are not printable escaped.", sensitive=True),
+    ),
+)
+
+
+def rows(sha256: str, found: Sequence[Stretch]) -> pa.RecordBatch:
+    """The rows of one source, run aside."""
+    columns = {
+        "source_sha256": [sha256] * len(found),
+        "offset_bytes": [stretch.offset for stretch in found],
+        "length_bytes": [stretch.length for stretch in found],
+        "reason": [stretch.reason for stretch in found],
+        "first_bytes": [stretch.first_bytes for stretch in found],
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=TABLE.file_schema)

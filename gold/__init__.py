@@ -1,0 +1,1 @@
+"""Gold answers a question that someone asks, one table a question: verb **measure**."""

@@ -1,0 +1,212 @@
+"""The landing zone: `<landing>/<run_id>/` with a run's files, complete once `run.toml` is there."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import obstore
+
+from lake.errors import EvidenceRejected, SourceUnavailable
+from lake.identity import is_slug, slug
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lake.places import Place
+
+MANIFEST = "run.toml"
+_BLOCK_BYTES = 1 << 20
+
+
+class Fetched:
+    """A landed file's bytes at hand on this machine, with their digest."""
+
+    def __init__(self, path: Path, sha256: str, *, is_spooled: bool) -> None:
+        self._path = path
+        self._is_spooled = is_spooled
+        self.sha256 = sha256
+
+    def blocks(self) -> Iterator[bytes]:
+        """The bytes from the start; may be asked for again."""
+        with self._path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                yield block
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_spooled:
+            self._path.unlink()
+
+
+@dataclass(frozen=True)
+class LandedFile:
+    """One entry of a run's directory; `problem` says why it may not be read."""
+
+    place: Place
+    run_id: str
+    name: str
+    size_bytes: int | None
+    etag: str
+    problem: str | None = None
+
+    async def fetch(self) -> Fetched:
+        """Bring the bytes here and digest them; a local file is digested where it lies."""
+        try:
+            if self.place.is_local:
+                path = self.place.directory / self.run_id / self.name
+                return Fetched(path, await asyncio.to_thread(_sha256, path), is_spooled=False)
+            digest = hashlib.sha256()
+            answer = await obstore.get_async(self.place.store, f"{self.run_id}/{self.name}")
+            handle, spool = tempfile.mkstemp(prefix="teetotal-")
+            with os.fdopen(handle, "wb") as file:
+                async for block in answer.stream(_BLOCK_BYTES):
+                    digest.update(block)
+                    file.write(block)
+            return Fetched(Path(spool), digest.hexdigest(), is_spooled=True)
+        except OSError as error:
+            raise SourceUnavailable(
+                f"{self.place}/{self.run_id}/{self.name} could not be read: {error}",
+                "run it again when the landing zone can be read",
+            ) from error
+
+
+class LandingZone:
+    """All runs under one landing place."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def run_ids(self) -> tuple[list[str], list[str]]:
+        """The runs that are complete, and the directories that are not (no manifest yet, or no valid id)."""
+        names = self._directories()
+        complete = [name for name in names if is_slug(name) and self._has_manifest(name)]
+        return complete, sorted(set(names) - set(complete))
+
+    def manifest(self, run_id: str) -> bytes:
+        """The text of a run's manifest."""
+        try:
+            return bytes(obstore.get(self.place.store, f"{slug(run_id)}/{MANIFEST}").bytes())
+        except FileNotFoundError:
+            complete, _ = self.run_ids()
+            raise EvidenceRejected(
+                f"{self.place}/{run_id} has no {MANIFEST}",
+                f"land it with `teetotal land`; complete runs here: {', '.join(complete) or 'none'}",
+            ) from None
+
+    def files(self, run_id: str) -> list[LandedFile]:
+        """All entries of a run's directory but the manifest; what may not be read says why."""
+        slug(run_id)
+        entries = self._local_files(run_id) if self.place.is_local else self._remote_files(run_id)
+        return sorted((entry for entry in entries if entry.name != MANIFEST), key=lambda entry: entry.name)
+
+    def manifest_etag(self, run_id: str) -> str:
+        """What changes whenever the manifest does."""
+        return str(obstore.head(self.place.store, f"{slug(run_id)}/{MANIFEST}")["e_tag"])
+
+    def land(self, run_id: str, files: Mapping[str, Path], manifest: str) -> None:
+        """Copy a run's files in under the names given; it becomes visible all at once, the manifest last."""
+        slug(run_id)
+        if self.place.is_local:
+            self._land_locally(run_id, files, manifest)
+            return
+        if self._has_manifest(run_id):
+            raise _taken(run_id)
+        for name, path in files.items():
+            obstore.put(self.place.store, f"{run_id}/{name}", path)
+        obstore.put(self.place.store, f"{run_id}/{MANIFEST}", manifest.encode())
+
+    # -- inside ------------------------------------------------------------------------------------------
+
+    def _directories(self) -> list[str]:
+        if self.place.is_local:
+            if not self.place.directory.is_dir():
+                return []
+            return sorted(
+                entry.name for entry in self.place.directory.iterdir() if entry.is_dir() and entry.name[0] != "."
+            )
+        prefixes = obstore.list_with_delimiter(self.place.store)["common_prefixes"]
+        return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in prefixes)
+
+    def _has_manifest(self, run_id: str) -> bool:
+        if self.place.is_local:
+            return (self.place.directory / run_id / MANIFEST).is_file()
+        try:
+            obstore.head(self.place.store, f"{run_id}/{MANIFEST}")
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _local_files(self, run_id: str) -> Iterator[LandedFile]:
+        root = self.place.directory.resolve()
+        for entry in (self.place.directory / run_id).iterdir():
+            name = entry.name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            try:
+                target = entry.resolve(strict=True)
+                facts = target.stat()
+            except OSError as error:
+                yield LandedFile(self.place, run_id, name, None, "", f"it leads nowhere: {error.strerror}")
+                continue
+            problem = None
+            if not target.is_relative_to(root):
+                problem = "it is a link out of the landing zone, which is never followed"
+            elif stat.S_ISDIR(facts.st_mode):
+                problem = "it is a directory; a run's files lie side by side"
+            elif not stat.S_ISREG(facts.st_mode):
+                problem = "it is not a regular file"
+            elif name != entry.name:
+                problem = "its name is not valid UTF-8; rename it"
+            etag = f"{facts.st_ino}-{facts.st_mtime_ns}-{facts.st_size}"
+            yield LandedFile(self.place, run_id, name, None if problem else facts.st_size, etag, problem)
+
+    def _remote_files(self, run_id: str) -> Iterator[LandedFile]:
+        found = obstore.list_with_delimiter(self.place.store, f"{run_id}/")
+        for prefix in found["common_prefixes"]:
+            name = prefix.rstrip("/").rpartition("/")[2]
+            yield LandedFile(self.place, run_id, name, None, "", "it is a directory; a run's files lie side by side")
+        for item in found["objects"]:
+            name = item["path"].rpartition("/")[2]
+            yield LandedFile(self.place, run_id, name, item["size"], str(item["e_tag"]))
+
+    def _land_locally(self, run_id: str, files: Mapping[str, Path], manifest: str) -> None:
+        target = self.place.directory / run_id
+        self.place.directory.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            raise _taken(run_id)
+        # A dot directory is no run: what a crash leaves there is never taken for one.
+        staged = Path(tempfile.mkdtemp(prefix=".landing-", dir=self.place.directory))
+        try:
+            for name, path in files.items():
+                shutil.copyfile(path, staged / name)
+            (staged / MANIFEST).write_text(manifest, "utf-8")
+            staged.chmod(0o755)
+            staged.rename(target)
+        except FileExistsError:
+            raise _taken(run_id) from None
+        except OSError as error:
+            if target.exists():
+                raise _taken(run_id) from error
+            raise SourceUnavailable(f"{target} could not be written: {error}", "check space and permissions") from error
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+
+
+def _taken(run_id: str) -> EvidenceRejected:
+    return EvidenceRejected(
+        f"run {run_id} is already in the landing zone",
+        "choose another --run-id, or remove its directory first",
+    )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,230 @@
+"""Files on their way into the lake: written aside, named by their content, invisible until the door commits them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+
+from lake.digest import ContentDigest
+from lake.errors import ContractBroken, SourceUnavailable
+from lake.identity import slug
+from lake.tables import Kind
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from lake.places import Place
+    from lake.tables import Table
+
+_LOCK_PATIENCE_S = 600.0
+_ROW_GROUP_ROWS = 16_384
+
+
+@dataclass(frozen=True)
+class Staged:
+    """One finished data file that is not yet part of the table."""
+
+    path: str
+    values: dict[str, str]
+    rows: int
+    bytes: int
+    stats: str
+    spooled: Path
+
+    def add_action(self) -> AddAction:
+        """What the Delta log will say of it."""
+        return AddAction(self.path, self.bytes, self.values, int(time.time() * 1000), True, self.stats)
+
+
+class Unit:
+    """A writer of one data file: rows in key order, checked against the declaration, digested as they pass."""
+
+    def __init__(self, stage: Stage, spool: Path) -> None:
+        self._stage = stage
+        self._spool = spool
+        self._schema = stage.table.file_schema
+        self._digest = ContentDigest(self._schema)
+        self._writer: pq.ParquetWriter | None = None
+        self._rows = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows; a batch that is not of the declared schema is refused."""
+        if batch.schema != self._schema:
+            raise ContractBroken(
+                f"{self._stage.table.full_name}: a batch of [{', '.join(f'{f.name} {f.type}' for f in batch.schema)}] "
+                f"is not of the declared [{', '.join(f'{f.name} {f.type}' for f in self._schema)}]"
+            )
+        for field, column in zip(self._schema, batch.columns, strict=True):
+            if not field.nullable and column.null_count:
+                raise ContractBroken(
+                    f"{self._stage.table.full_name}.{field.name} may not be null, {column.null_count} rows are"
+                )
+        if not batch.num_rows:
+            return
+        if self._writer is None:
+            self._writer = _writer(self._spool, self._stage.table)
+        self._digest.update(batch)
+        self._rows += batch.num_rows
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        if self._waiting_rows >= _ROW_GROUP_ROWS:
+            self._flush(self._writer)
+
+    def _flush(self, writer: pq.ParquetWriter) -> None:
+        """Write what waits as one row group: small batches would make small, slow ones."""
+        if self._waiting:
+            writer.write_table(pa.Table.from_batches(self._waiting), self._waiting_rows)
+        self._waiting, self._waiting_rows = [], 0
+
+    def finish(self, **values: Any) -> None:
+        """End the file and hand it to the stage; `values` are its partition values beside the run's."""
+        table = self._stage.table
+        inner = [name for name in table.partition_by if name != "run_id"]
+        if sorted(values) != sorted(inner):
+            raise ContractBroken(f"a unit of {table.full_name} needs {inner}, not {sorted(values)}")
+        if self._writer is None:
+            return
+        self._flush(self._writer)
+        self._writer.close()
+        named = {"run_id": self._stage.run_id, **{name: slug(str(values[name]), name) for name in inner}}
+        folders = [f"{name}={named[name]}" for name in table.partition_by]
+        self._stage.keep(
+            Staged(
+                path="/".join((*folders, f"{self._digest.hexdigest()}.parquet")),
+                values=named,
+                rows=self._rows,
+                bytes=self._spool.stat().st_size,
+                stats=_stats(self._spool, table),
+                spooled=self._spool,
+            )
+        )
+
+    def discard(self) -> None:
+        """End the file and forget it."""
+        if self._writer is not None:
+            self._writer.close()
+            self._spool.unlink()
+
+
+class Stage:
+    """The stage of one partition: holds its lock, its spool directory and its finished units."""
+
+    def __init__(self, place: Place, table: Table, run_id: str) -> None:
+        self.table = table
+        self.run_id = run_id
+        self._place = place
+        self._units: list[Staged] = []
+        self._guard = threading.Lock()
+        self._exits = ExitStack()
+        self._spool = Path()
+        self._opened = 0
+
+    def __enter__(self) -> Self:
+        with ExitStack() as exits:
+            if self._place.is_local:
+                # Same file system as the table, so that a finished file moves into it by one rename.
+                home = self._place.directory / "_staging" / self.table.full_name
+                home.mkdir(parents=True, exist_ok=True)
+                lock = exits.enter_context((home / f"{self.run_id}.lock").open("w"))
+                _lock(lock, f"{self.table.full_name}, run {self.run_id}")
+                self._spool = home / self.run_id
+                shutil.rmtree(self._spool, ignore_errors=True)  # what a killed writer left
+                self._spool.mkdir()
+                exits.callback(shutil.rmtree, self._spool, ignore_errors=True)
+            else:
+                self._spool = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="teetotal-")))
+            self._exits = exits.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._exits.close()
+
+    def unit(self) -> Unit:
+        """Open a data file."""
+        with self._guard:
+            self._opened += 1
+            return Unit(self, self._spool / f"{self._opened}.parquet")
+
+    def keep(self, staged: Staged) -> None:
+        """Take a finished unit in."""
+        with self._guard:
+            self._units.append(staged)
+
+    @property
+    def units(self) -> list[Staged]:
+        """The finished units, in the order of their names."""
+        return sorted(self._units, key=lambda unit: unit.path)
+
+    def settle(self, unit: Staged) -> None:
+        """Move a finished file to its final name; equal content has equal names, so a repeat lands on itself."""
+        if not unit.spooled.exists():
+            return
+        root = self._place.child(*self.table.path.split("/"))
+        if self._place.is_local:
+            target = root.directory / unit.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            unit.spooled.replace(target)
+        else:
+            import obstore
+
+            obstore.put(root.store, unit.path, unit.spooled)
+            unit.spooled.unlink()
+
+
+def _lock(file: IO[str], what: str) -> None:
+    """Wait for the partition's lock, which the kernel frees even when its holder is killed."""
+    deadline = time.monotonic() + _LOCK_PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise SourceUnavailable(f"{what} is being written by another process", "wait for it to end") from None
+            time.sleep(0.05)
+        else:
+            return
+
+
+def _writer(path: Path, table: Table) -> pq.ParquetWriter:
+    columns = [column for column in table.columns if column.name not in table.partition_by]
+    return pq.ParquetWriter(
+        path,
+        table.file_schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=[column.name for column in columns if column.kind is Kind.TEXT and column.repeats],
+        write_statistics=[column.name for column in columns if column.name in table.key],
+        column_encoding={c.name: "DELTA_BINARY_PACKED" for c in columns if c.kind in {Kind.INT32, Kind.INT64}},
+        store_schema=False,
+    )
+
+
+def _stats(path: Path, table: Table) -> str:
+    """The statistics that let a reader skip a file: row count, and the range of each key column."""
+    footer = pq.read_metadata(path)
+    lows: dict[str, Any] = {}
+    highs: dict[str, Any] = {}
+    for group in range(footer.num_row_groups):
+        for index in range(footer.num_columns):
+            column = footer.row_group(group).column(index)
+            name = column.path_in_schema
+            if name in table.key and column.statistics is not None and column.statistics.has_min_max:
+                lows[name] = min(lows.get(name, column.statistics.min), column.statistics.min)
+                highs[name] = max(highs.get(name, column.statistics.max), column.statistics.max)
+    return json.dumps({"numRecords": footer.num_rows, "minValues": lows, "maxValues": highs, "nullCount": {}})

@@ -1,0 +1,189 @@
+"""What a table is: one frozen declaration, compiled to the schema of every engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lake.errors import ContractBroken, nearest
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class Kind(StrEnum):
+    """The few kinds of value that every engine stores alike."""
+
+    TEXT = "text"
+    INT32 = "int32"
+    INT64 = "int64"
+    FLOAT64 = "float64"
+    BOOL = "bool"
+
+
+_ARROW = {
+    Kind.TEXT: pa.string(),
+    Kind.INT32: pa.int32(),
+    Kind.INT64: pa.int64(),
+    Kind.FLOAT64: pa.float64(),
+    Kind.BOOL: pa.bool_(),
+}
+_DUCKDB = {
+    Kind.TEXT: "VARCHAR",
+    Kind.INT32: "INTEGER",
+    Kind.INT64: "BIGINT",
+    Kind.FLOAT64: "DOUBLE",
+    Kind.BOOL: "BOOLEAN",
+}
+_SPARK = {
+    Kind.TEXT: "STRING",
+    Kind.INT32: "INT",
+    Kind.INT64: "BIGINT",
+    Kind.FLOAT64: "DOUBLE",
+    Kind.BOOL: "BOOLEAN",
+}
+_POLARS = {
+    Kind.TEXT: "String",
+    Kind.INT32: "Int32",
+    Kind.INT64: "Int64",
+    Kind.FLOAT64: "Float64",
+    Kind.BOOL: "Boolean",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its kind, what it means, and what its values may be."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    nullable: bool = False
+    minimum: int | float | None = None
+    maximum: int | float | None = None
+    one_of: tuple[str, ...] = ()
+    sensitive: bool = False
+    repeats: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the lake: the name is the module, the asset key and the path."""
+
+    tier: str
+    name: str
+    grain: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    partition_by: tuple[str, ...] = ("run_id",)
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled:
+            raise ContractBroken(f"{self.full_name} declares {', '.join(doubled)} twice")
+        for name in (*self.key, *self.partition_by):
+            if self.column(name).nullable:
+                raise ContractBroken(f"{self.full_name}.{name} is a key or a partition and may not be null")
+        if self.partition_by[:1] != ("run_id",):
+            raise ContractBroken(f"{self.full_name} must be partitioned by run_id first")
+
+    @property
+    def full_name(self) -> str:
+        """The name that people type: `bronze.trace_events`."""
+        return f"{self.tier}.{self.name}"
+
+    @property
+    def path(self) -> str:
+        """Where the table lies under the lake's root."""
+        return f"{self.tier}/{self.name}"
+
+    @cached_property
+    def column_names(self) -> tuple[str, ...]:
+        """All column names in declared order."""
+        return tuple(column.name for column in self.columns)
+
+    def column(self, name: str) -> Column:
+        """The column of that name, or an error that names the nearest one."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise ContractBroken(f"{self.full_name} has no column {name!r}", nearest(name, (c.name for c in self.columns)))
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema that the door compares with, in declared order."""
+        return pa.schema([pa.field(c.name, _ARROW[c.kind], c.nullable) for c in self.columns])
+
+    @cached_property
+    def file_schema(self) -> pa.Schema:
+        """The schema inside a data file: partition columns live in the path, not in the file."""
+        return pa.schema([f for f in self.arrow_schema if f.name not in self.partition_by])
+
+    @property
+    def polars_schema(self) -> pl.Schema:
+        """The same schema for Polars."""
+        import polars as pl
+
+        return pl.Schema({c.name: getattr(pl, _POLARS[c.kind])() for c in self.columns})
+
+    @property
+    def duckdb_types(self) -> dict[str, str]:
+        """The same schema for DuckDB: column name to type."""
+        return {c.name: _DUCKDB[c.kind] for c in self.columns}
+
+    @property
+    def spark_ddl(self) -> str:
+        """The same schema as Spark's DDL text."""
+        return ", ".join(f"`{c.name}` {_SPARK[c.kind]}{'' if c.nullable else ' NOT NULL'}" for c in self.columns)
+
+
+def text(
+    name: str,
+    meaning: str,
+    *,
+    nullable: bool = False,
+    one_of: tuple[str, ...] = (),
+    sensitive: bool = False,
+    repeats: bool = True,
+) -> Column:
+    """Declare a text column; `repeats` is false where values hardly ever recur, so that no dictionary is tried."""
+    return Column(name, Kind.TEXT, meaning, nullable=nullable, one_of=one_of, sensitive=sensitive, repeats=repeats)
+
+
+def int64(
+    name: str, meaning: str, *, nullable: bool = False, minimum: int | None = None, maximum: int | None = None
+) -> Column:
+    """Declare a 64-bit whole-number column."""
+    return Column(name, Kind.INT64, meaning, nullable=nullable, minimum=minimum, maximum=maximum)
+
+
+def int32(
+    name: str, meaning: str, *, nullable: bool = False, minimum: int | None = None, maximum: int | None = None
+) -> Column:
+    """Declare a 32-bit whole-number column."""
+    return Column(name, Kind.INT32, meaning, nullable=nullable, minimum=minimum, maximum=maximum)
+
+
+def float64(
+    name: str,
+    meaning: str,
+    *,
+    nullable: bool = False,
+    minimum: float | None = None,
+    maximum: float | None = None,
+) -> Column:
+    """Declare a floating-point column."""
+    return Column(name, Kind.FLOAT64, meaning, nullable=nullable, minimum=minimum, maximum=maximum)
+
+
+def boolean(name: str, meaning: str, *, nullable: bool = False) -> Column:
+    """Declare a yes-or-no column."""
+    return Column(name, Kind.BOOL, meaning, nullable=nullable)
+
+
+RUN_ID = text("run_id", "The training run: the name of its landing directory.")

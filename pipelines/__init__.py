@@ -1,0 +1,1 @@
+"""When, where and with which settings it runs, and the commands that a person types."""

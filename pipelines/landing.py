@@ -1,0 +1,115 @@
+"""`teetotal land`: which files make up a run, what it is called, and what its files say of it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from bronze.land import peek
+from bronze.manifest import FILE_NAME, Manifest, claim_from_text, parse
+from lake.errors import EvidenceRejected
+from lake.identity import is_slug, slug
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from bronze.limits import Limits
+    from lake.landing_zone import LandingZone
+
+_SUFFIXES = re.compile(r"(\.(json|gz|zst|zstd|pt|trace|chrome|csv|log|txt|sqlite|jsonl))+$", re.IGNORECASE)
+_RANK = re.compile(r"[-_.]?(?:rank|worker|r)[-_]?$", re.IGNORECASE)
+_BLOCK_BYTES = 1 << 20
+
+
+def land(
+    zone: LandingZone,
+    paths: Sequence[Path],
+    limits: Limits,
+    *,
+    run_id: str | None,
+    given: Mapping[str, str],
+) -> tuple[str, Manifest, int]:
+    """Put files into the landing zone as one run; what is typed wins over its `run.toml`, which wins over its files."""
+    files = _named(paths)
+    own = files.pop(FILE_NAME, None)
+    if not files:
+        raise EvidenceRejected(
+            f"no file to land in {', '.join(map(str, paths))}", "name files, or a directory of files"
+        )
+    name = slug(run_id) if run_id else _name_of(paths, files)
+    recorded = parse(own.read_bytes(), str(own)) if own else Manifest({}, {})
+    typed = {key: claim_from_text(key, value) for key, value in given.items()}
+    claims = {**_found(files.values(), limits), **recorded.claims, **typed}
+    text = Manifest(claims, recorded.extra).to_toml()
+    manifest = parse(text.encode(), f"the manifest of {name}")
+    zone.land(name, files, text)
+    return name, manifest, len(files)
+
+
+def _named(paths: Sequence[Path]) -> dict[str, Path]:
+    """All files under the paths, each with the name it will have in the landing zone."""
+    found: dict[str, Path] = {}
+    for path in paths:
+        if not path.exists():
+            raise EvidenceRejected(f"{path} does not exist", "check the path")
+        for file, name in _files(path):
+            if name in found:
+                name = f"{file.parent.name}-{name}"  # noqa: PLW2901 - the same name from two folders
+            if name in found:
+                raise EvidenceRejected(f"{file} and {found[name]} would both be called {name}", "rename one of them")
+            found[name] = file
+    return found
+
+
+def _files(path: Path) -> Iterator[tuple[Path, str]]:
+    if not path.is_dir():
+        yield path, path.name
+        return
+    for file in sorted(path.rglob("*")):
+        inner = file.relative_to(path).parts
+        if file.is_file() and not any(part.startswith(".") for part in inner):
+            yield file, "-".join(inner)
+
+
+def _name_of(paths: Sequence[Path], files: Mapping[str, Path]) -> str:
+    """A run id from the one directory, or from what the file names have in common before the rank."""
+    if len(paths) == 1 and paths[0].is_dir():
+        name = paths[0].resolve().name
+    else:
+        stems = [_SUFFIXES.sub("", name) for name in files]
+        first, last = min(stems), max(stems)
+        same = next((index for index, char in enumerate(first) if last[index : index + 1] != char), len(first))
+        common = first[:same]
+        name = (_RANK.sub("", common.rstrip("0123456789")) if len(stems) > 1 else common).rstrip("-_.")
+    if not is_slug(name):
+        raise EvidenceRejected(f"the files' names give no run id ({name!r})", "choose one with --run-id")
+    return name
+
+
+def _found(files: Iterable[Path], limits: Limits) -> dict[str, Any]:
+    """What the traces say of themselves before their first event."""
+    found: dict[str, Any] = {}
+    for file in files:
+        with file.open("rb") as opened:
+            envelope = peek(iter(lambda: opened.read(_BLOCK_BYTES), b""), limits)
+        for name, value in _claims(envelope).items():
+            found.setdefault(name, value)
+    return found
+
+
+def _claims(envelope: dict[str, Any]) -> dict[str, Any]:
+    distributed = envelope.get("distributedInfo")
+    distributed = distributed if isinstance(distributed, dict) else {}
+    devices = envelope.get("deviceProperties")
+    device = devices[0] if isinstance(devices, list) and devices and isinstance(devices[0], dict) else {}
+    runtime = envelope.get("cuda_runtime_version")
+    said = {
+        "world_size": distributed.get("world_size"),
+        "backend": distributed.get("backend"),
+        "nccl_version": distributed.get("nccl_version"),
+        "gpu": device.get("name"),
+        "cuda_version": f"{runtime // 1000}.{runtime % 1000 // 10}" if isinstance(runtime, int) else None,
+    }
+    kinds = {"world_size": int}
+    return {name: value for name, value in said.items() if isinstance(value, kinds.get(name, str)) and value}

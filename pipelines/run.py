@@ -1,0 +1,69 @@
+"""`teetotal run`: bring every run that is new or stale up to date, and go on where one fails."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assets import bronze
+from lake.errors import EvidenceRejected, LakeError, nearest
+from lake.identity import slug
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bronze.limits import Limits
+    from lake.landing_zone import LandingZone
+    from lake.store import Lake, Written
+    from pipelines.progress import Watcher
+
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one run: the tables written, or the reason why none was."""
+
+    run_id: str
+    written: tuple[Written, ...] = ()
+    fault: LakeError | None = None
+    is_skipped: bool = False
+
+
+def run(
+    lake: Lake,
+    zone: LandingZone,
+    limits: Limits,
+    watcher: Watcher,
+    run_ids: Sequence[str] = (),
+    *,
+    full: bool = False,
+) -> list[Outcome]:
+    """Materialise the runs that were named, or all; a fresh one is left alone unless `full`."""
+    complete, _ = zone.run_ids()
+    for run_id in run_ids:
+        if slug(run_id) not in complete:
+            raise EvidenceRejected(f"no run {run_id!r} in {zone.place}", nearest(run_id, complete))
+    outcomes = []
+    for run_id in watcher.runs(list(run_ids) or complete):
+        try:
+            outcomes.append(_one(lake, zone, limits, watcher, run_id, full=full))
+        except LakeError as error:
+            outcomes.append(Outcome(run_id, fault=error))
+    return outcomes
+
+
+def _one(lake: Lake, zone: LandingZone, limits: Limits, watcher: Watcher, run_id: str, *, full: bool) -> Outcome:
+    """One run, tried again a few times where the reason is transient."""
+    if not full and bronze.is_fresh(lake, zone, run_id):
+        return Outcome(run_id, is_skipped=True)
+    for attempt in range(_TRIES):
+        try:
+            with watcher.files(zone.files(run_id)) as progress:
+                return Outcome(run_id, tuple(bronze.materialise(lake, zone, run_id, limits, progress)))
+        except LakeError as error:
+            if not error.is_transient or attempt == _TRIES - 1:
+                raise
+            time.sleep(0.5 * 2**attempt)
+    raise AssertionError("unreachable")

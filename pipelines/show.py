@@ -1,0 +1,143 @@
+"""`teetotal show`: a table of the lake on the terminal, or as CSV, JSON or Parquet, batch by batch."""
+
+from __future__ import annotations
+
+import json
+from typing import IO, TYPE_CHECKING, Any
+
+import duckdb
+from rich.table import Table as Grid
+
+from lake.engines import single_threaded
+from lake.errors import EvidenceRejected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from rich.console import Console
+
+    from lake.store import Lake
+    from lake.tables import Table
+
+FORMATS = ("table", "csv", "json", "parquet")
+_BATCH_ROWS = 65_536
+_CELL_WIDTH = 60
+
+
+def relation(
+    lake: Lake, table: Table, run_ids: Sequence[str], columns: Sequence[str], limit: int | None
+) -> duckdb.DuckDBPyRelation:
+    """The rows asked for, in the order of the table's key."""
+    for name in columns:
+        table.column(name)
+    rows = lake.relation(single_threaded(), table, run_ids or None)
+    order = [duckdb.ColumnExpression(name) for name in ("run_id", *table.key)]
+    rows = rows.sort(*order).select(*(columns or table.column_names))
+    return rows if limit is None else rows.limit(limit)
+
+
+def count(lake: Lake, table: Table, run_ids: Sequence[str]) -> int:
+    """How many rows there are without a limit."""
+    return len(lake.relation(single_threaded(), table, run_ids or None))
+
+
+def write(rows: duckdb.DuckDBPyRelation, form: str, out: IO[bytes]) -> None:
+    """Write all rows in a format for other programs; memory holds one batch."""
+    batches = rows.to_arrow_reader(_BATCH_ROWS)
+    if form == "csv":
+        _write_csv(batches, out)
+    elif form == "json":
+        _write_json(batches, out)
+    else:
+        _write_parquet(batches, out)
+
+
+def _write_csv(batches: pa.RecordBatchReader, out: IO[bytes]) -> None:
+    from pyarrow import csv
+
+    with csv.CSVWriter(out, batches.schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _write_json(batches: pa.RecordBatchReader, out: IO[bytes]) -> None:
+    """A JSON array with one object a line, so that a diff and a pipe can both use it."""
+    lead = b"[\n"
+    for row in _rows(batches):
+        out.write(lead + json.dumps(row, ensure_ascii=False).encode())
+        lead = b",\n"
+    out.write((b"[" if lead == b"[\n" else b"\n") + b"]\n")
+
+
+def _write_parquet(batches: pa.RecordBatchReader, out: IO[bytes]) -> None:
+    from pyarrow import parquet
+
+    if out.isatty():
+        raise EvidenceRejected(
+            "Parquet is no text for a terminal", "send it to a file: --format parquet > rows.parquet"
+        )
+    with parquet.ParquetWriter(out, batches.schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        yield from batch.to_pylist()
+
+
+def draw(rows: duckdb.DuckDBPyRelation, total: int, console: Console) -> None:
+    """Print rows for a person: a grid where it fits the width, else one block a row; empty columns are left out."""
+    shown = rows.to_arrow_table().to_pylist()
+    if not shown:
+        console.print("no rows", style="dim")
+        return
+    filled = [name for name in shown[0] if any(row[name] is not None for row in shown)]
+    cells = [{name: _cell(row[name]) for name in filled} for row in shown]
+    widths = [max(len(name), *(len(row[name]) for row in cells)) for name in filled]
+    numbers = {name for name in filled if all(isinstance(row[name], int | float | None) for row in shown)}
+    if sum(widths) + 2 * len(widths) <= console.width:
+        grid(console, filled, cells, numbers)
+    else:
+        _blocks(console, filled, cells)
+    empty = len(shown[0]) - len(filled)
+    notes = [f"{len(shown):,} of {total:,} rows"]
+    notes += [f"{empty} columns without a value are not shown"] if empty else []
+    console.print("; ".join(notes), style="dim", highlight=False)
+
+
+def grid(console: Console, names: Sequence[str], cells: Sequence[dict[str, str]], numbers: Iterable[str] = ()) -> None:
+    """A plain grid, numbers to the right."""
+    drawn = Grid(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    right = set(numbers)
+    for name in names:
+        drawn.add_column(name, justify="right" if name in right else "left", no_wrap=True, overflow="ellipsis")
+    for row in cells:
+        drawn.add_row(*(row[name] for name in names))
+    console.print(drawn, highlight=False, markup=False)
+
+
+def _blocks(console: Console, names: Sequence[str], cells: Sequence[dict[str, str]]) -> None:
+    width = max(map(len, names))
+    for row in cells:
+        for name in names:
+            console.print(
+                f"{name:<{width}}  {row[name]}",
+                highlight=False,
+                markup=False,
+                overflow="ellipsis",
+                no_wrap=True,
+            )
+        console.print()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = "".join(char if char.isprintable() else " " for char in str(value))
+    return text if len(text) <= _CELL_WIDTH else text[: _CELL_WIDTH - 1] + "…"

@@ -1,0 +1,1 @@
+"""Silver decides what the source meant (unit, clock, duplicate, identity, trust): verb **conform**."""
