@@ -47,8 +47,10 @@ bench: $(DEMO)/.ready ## time the pipeline on traces made from a recording
 	$(DEMO)/bin/python -m benchmarks $(ARGS)
 
 .PHONY: ui
-ui: $(DEMO)/.ready ## the web interface, on loopback
-	@$(DEMO)/bin/teetotal ui $(ARGS)
+ui: ## the web interface (comes with the orchestration)
+	@echo "There is no web interface yet: it comes with the orchestration." >&2
+	@echo "Until then: $(DEMO)/bin/teetotal status, and $(DEMO)/bin/teetotal show TABLE." >&2
+	@exit 1
 
 .PHONY: snapshots
 snapshots: java-17 $(DEV)/.ready ## rewrite the snapshots that tests compare with

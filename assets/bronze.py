@@ -9,6 +9,8 @@ from bronze import land, runs, source_files, trace_events, unreadable
 from lake.errors import SourceUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bronze.limits import Limits
     from lake.landing_zone import LandingZone
     from lake.store import Lake, Written
@@ -20,9 +22,15 @@ def seen(zone: LandingZone, run_id: str) -> str:
     return land.seen(zone.manifest_etag(run_id), listing)
 
 
-def is_fresh(lake: Lake, zone: LandingZone, run_id: str) -> bool:
-    """Whether the bronze tables hold a run exactly as it lies in the landing zone."""
-    return lake.snapshot(runs.TABLE).has_seen(run_id, seen(zone, run_id))
+def fresh(lake: Lake, zone: LandingZone, run_ids: Iterable[str]) -> set[str]:
+    """Those runs that all bronze tables hold exactly as they lie in the landing zone; one look a table for all."""
+    snapshots = [lake.snapshot(table) for table in land.TABLES]
+    last = snapshots[-1]
+    return {
+        run_id
+        for run_id in run_ids
+        if len({snapshot.mark(run_id) for snapshot in snapshots}) == 1 and last.has_seen(run_id, seen(zone, run_id))
+    }
 
 
 def materialise(

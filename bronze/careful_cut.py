@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bronze.window import Window
 
-FIRST_BYTES = 64
+BEGINNING_BYTES = 64
 _BETWEEN = re.compile(rb"[ \t\r\n,]*")
-# An event starts with one of its usual keys; used only to find the way again after something unreadable.
-_NEXT_EVENT = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
-_ARRAY_END = re.compile(rb'\}\s*(?=\]\s*(?:,\s*"[^"]*"\s*:|\}\s*\Z|\Z))')
-_PARTED = re.compile(rb"\s*,\s*(?=\{)")
+_PARTED = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*(?=\{)")
+_FOLLOWED = re.compile(rb"[ \t\r\n]*(?:[,\]]|\Z)")
 _FIRST_EVENTS_BYTES = 1 << 16
-_STRING_VALUE = re.compile(r'("(?:[^"\\]|\\.)*"\s*:\s*")(.*?)("\s*(?:,\s*"(?:[^"\\]|\\.)*"\s*:|\}))', re.DOTALL)
-_BARE_QUOTE = re.compile(r'(?<!\\)"')
+_MARK_BYTES = 256
+# Where the next event begins (with one of its usual keys) or the array ends (before another member, or the end of the
+# document); used only to find the way again after something unreadable.
+_WAY_ON = re.compile(
+    rb'\s*(?:,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)'
+    rb'|(?=\]\s*(?:,\s*"(?:[^"\\]|\\.){0,80}"\s*:|\}\s*\Z)))'
+)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_STRICT = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],]', re.DOTALL)
+# A text that holds bare quotes ends at the first quote that is followed as the end of a text is: by a colon, a closing
+# bracket, or a comma and the next key.
+_LOOSE = re.compile(rb'"(?:[^"\\]|\\.|"(?!\s*(?::|\}|\]|,\s*"|,\s*[{\[])))*"|[{}\[\],]', re.DOTALL)
+_LOOSE_TEXT = re.compile(_LOOSE.pattern.partition(rb"|[{}")[0].decode(), re.DOTALL)
+_NO_NUMBER = re.compile(r"(?<=[:\[,\s])-?(?:inf|nan)(?=[\s,\]}])", re.IGNORECASE)
+_PASSED_OVER = "it is no JSON, and was passed over up to the next event"
+_BARE_QUOTE = re.compile(r'(?<!\\)((?:\\\\)*)"')
+_CLOSED_BY = {b"}": b"{", b"]": b"["}
 
 
 @dataclass(frozen=True)
@@ -39,47 +52,31 @@ class Stretch:
     offset: int
     length: int
     reason: str
-    first_bytes: str
+    beginning: str
+
+
+def printable(data: bytes) -> str:
+    """Bytes as text; those that are no UTF-8 are escaped."""
+    return data.decode("utf-8", "backslashreplace")
 
 
 def stretch(offset: int, length: int, reason: str, data: bytes) -> Stretch:
-    """A stretch with its first bytes made printable."""
-    return Stretch(offset, length, reason, data[:FIRST_BYTES].decode("utf-8", "backslashreplace"))
+    """A stretch with its beginning made printable."""
+    return Stretch(offset, length, reason, printable(data[:BEGINNING_BYTES]))
 
 
 def joined(first: Stretch, second: Stretch) -> Stretch:
     """Two stretches that touch, as one."""
-    return Stretch(first.offset, first.length + second.length, first.reason, first.first_bytes)
+    return replace(first, length=first.length + second.length)
 
 
-def member(window: Window, max_bytes: int) -> tuple[str, str | None] | None:
-    """The next `"key": value` of an object, dropped from the window; the value is None before an event array."""
-    size = 1 << 16
-    while True:
-        window.fill(size)
-        text = window.copy(size).decode("latin-1")
-        try:
-            key, end = _DECODER.raw_decode(text)
-            end = _after_blanks(text, end)
-            if not isinstance(key, str) or text[end : end + 1] != ":":
-                raise json.JSONDecodeError("expected a key and a colon", text[:80], 0)
-            end = _after_blanks(text, end + 1)
-            if key == "traceEvents" and text[end : end + 1] == "[":
-                window.drop(end + 1)
-                return key, None
-            _, after = _DECODER.raw_decode(text, end)
-        except (ValueError, RecursionError):
-            if size >= max_bytes or (window.is_at_end and size >= len(window)):
-                return None
-            size *= 8
-            continue
-        # A number at the very edge of what is held may go on behind it.
-        if after == len(text) and not window.is_at_end:
-            size *= 8
-            continue
-        value = window.copy(after, end).decode("utf-8", "replace")
-        window.drop(after)
-        return key, value
+def parting(window: Window) -> bytes | None:
+    """What stands between the first event and the second, if both are there and well formed."""
+    window.skip(_BETWEEN)
+    window.fill(_FIRST_EVENTS_BYTES)
+    length = parsed_length(window, _FIRST_EVENTS_BYTES)
+    found = None if length is None else window.match(_PARTED, length)
+    return None if found is None else found[2]
 
 
 def cut(
@@ -97,103 +94,164 @@ def cut(
     return pieces, False
 
 
-def parting(window: Window) -> bytes | None:
-    """What stands between the first event and the second, if both are there and well formed."""
-    window.skip(_BETWEEN)
-    window.fill(_FIRST_EVENTS_BYTES)
-    length = _parsed_length(window)
-    found = None if length is None else window.match(_PARTED, length)
-    return None if found is None else found[2]
-
-
 def _next(window: Window, max_event_bytes: int) -> Piece | Stretch:
     """The event at the front of the window, or the stretch up to where the next one seems to begin."""
-    length = _parsed_length(window)
-    if length is None and not window.is_at_end and len(window) < max_event_bytes:
-        window.fill(max_event_bytes)
-        length = _parsed_length(window)
-    if length is not None:
-        is_event = window.copy(1) == b"{"
+    is_object = window.copy(1) == b"{"
+    length = parsed_length(window, max_event_bytes)
+    if length is not None and is_object:
         piece = _take(window, length)
-        return piece if is_event else stretch(piece.offset, length, "it is no JSON object", piece.source.encode())
-    for pattern in (_NEXT_EVENT, _ARRAY_END):
-        match = window.search(pattern)
-        if match is not None:
-            return _take(window, match[0] + 1)
-    if window.is_at_end:
-        reason, length = "the file ends inside an event", len(window)
-    else:
-        reason, length = (
-            f"it goes on for more than {max_event_bytes:,} bytes without an end",
-            len(window),
-        )
-    found = stretch(window.offset, length, reason, window.copy(FIRST_BYTES))
+        return (mended(piece) or piece) if _SURROGATE.search(piece.text) else piece
+    if length is not None:
+        return _passed(window, length, "it is no JSON object")
+    ends = [_bracketed_length(window, tokens, max_event_bytes) for tokens in (_STRICT, _LOOSE) if is_object]
+    known = [end for end in ends if end is not None]
+    if not known:
+        return _lost(window, max_event_bytes)
+    length = min(known)
+    piece = _piece(window, length)
+    better = mended(piece)
+    way_on = None if better or _is_sound(piece.text) else window.search(_WAY_ON)
+    if way_on is not None and 0 < way_on[0] < length:
+        # Its brackets only seemed to match: another event begins inside it.
+        return _passed(window, way_on[0], _PASSED_OVER)
+    window.drop(length)
+    return better or piece
+
+
+def _passed(window: Window, length: int, reason: str) -> Stretch:
+    found = stretch(window.offset, length, reason, window.copy(BEGINNING_BYTES))
     window.drop(length)
     return found
 
 
-def _parsed_length(window: Window) -> int | None:
-    """How long the JSON value at the front is; none where it is not JSON, or not all there."""
+def _lost(window: Window, max_event_bytes: int) -> Stretch:
+    """Pass over everything up to where the next event seems to begin, however far that is."""
+    offset, beginning = window.offset, window.copy(BEGINNING_BYTES)
+    reason = _PASSED_OVER
+    window.fill(max_event_bytes)
+    while (marked := window.search(_WAY_ON)) is None and not window.is_at_end:
+        window.drop(max(len(window) - _MARK_BYTES, 1))
+        window.fill(1 << 20)
+    if marked is None:
+        reason = "the file ends inside an event"
+    window.drop(len(window) if marked is None else max(marked[0], int(window.offset == offset)))
+    if window.offset - offset >= max_event_bytes:
+        reason = f"it is longer than {max_event_bytes:,} bytes; raise TEETOTAL_MAX_EVENT_BYTES if it is an event"
+    return stretch(offset, window.offset - offset, reason, beginning)
+
+
+def parsed_length(window: Window, max_bytes: int) -> int | None:
+    """How long the JSON value at the front is; none where it is not JSON, or longer than allowed."""
     size = 1 << 14
     while True:
+        window.fill(size)
+        held = min(size, len(window))
+        is_all = window.is_at_end and held == len(window)
         try:
             # One byte, one character: structure is ASCII, and lengths stay lengths in bytes.
-            end = _DECODER.raw_decode(window.copy(size).decode("latin-1"))[1]
-        except (ValueError, RecursionError):
-            if size >= len(window):
+            end = _DECODER.raw_decode(window.copy(held).decode("latin-1"))[1]
+        except json.JSONDecodeError as error:
+            # An error well before the edge is a fault; one at the edge, or an open text, may only need more bytes.
+            may_go_on = error.msg.startswith("Unterminated") or error.pos >= held - BEGINNING_BYTES
+            if is_all or not may_go_on or size >= max_bytes:
                 return None
-            size *= 32
-            continue
-        if end < size or size >= len(window):
-            return end
-        size *= 32
+        except RecursionError:
+            return None
+        else:
+            if end < held or is_all:
+                return end
+            if size >= max_bytes:
+                return None
+        size = min(size * 16, max(max_bytes, size + 1))
+
+
+def _bracketed_length(window: Window, tokens: re.Pattern[bytes], max_bytes: int) -> int | None:
+    """How long the object at the front is by its brackets; a comma before a brace in it is where it broke off."""
+    size = 1 << 14
+    while True:
+        window.fill(size)
+        held = window.copy(min(size, len(window)))
+        end = _closing(held, tokens)
+        is_all = (window.is_at_end and len(held) == len(window)) or size >= max_bytes
+        if end is not None and (is_all or end < len(held) - BEGINNING_BYTES):
+            return end if window.match(_FOLLOWED, end) is not None else None
+        if is_all:
+            return None
+        size = min(size * 16, max_bytes)
+
+
+def _closing(data: bytes, tokens: re.Pattern[bytes]) -> int | None:
+    open_brackets: list[bytes] = []
+    comma = -1
+    for token in tokens.finditer(data):
+        mark = token[0]
+        if mark in {b"{", b"["}:
+            if mark == b"{" and comma >= 0 and open_brackets and open_brackets[-1] == b"{":
+                return comma
+            open_brackets.append(mark)
+        elif mark in _CLOSED_BY:
+            if mark == b"]" and b"[" not in open_brackets:
+                return token.start()
+            while open_brackets and open_brackets.pop() != _CLOSED_BY[mark]:
+                pass
+            if not open_brackets:
+                return token.end()
+        comma = token.start() if mark == b"," else -1
+    return None
 
 
 def _take(window: Window, length: int) -> Piece:
-    data = window.copy(length)
-    offset = window.offset
+    piece = _piece(window, length)
     window.drop(length)
+    return piece
+
+
+def _piece(window: Window, length: int) -> Piece:
+    data = window.copy(length)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         text = data.decode("utf-8", "replace")
-        return Piece(offset, length, text, data.decode("utf-8", "backslashreplace"), is_repaired=True)
-    return Piece(offset, length, text, text)
+        return Piece(window.offset, length, text, printable(data), is_repaired=True)
+    return Piece(window.offset, length, text, text)
 
 
-def repaired(piece: Piece) -> Piece | None:
-    """An event made JSON again: raw control characters, lone surrogates and bare quotes in strings are escaped."""
-    if piece.is_repaired and piece.text.isascii():
-        return None
-    for text in (piece.text, _STRING_VALUE.sub(_escaped, piece.text)):
-        try:
-            event = json.loads(text, strict=False)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(event, dict):
-            return Piece(piece.offset, piece.length, json.dumps(_no_surrogates(event)), piece.source, is_repaired=True)
+def _is_sound(text: str) -> bool:
+    """Whether a text is JSON but for numbers that are none (inf, nan), which the decoder takes."""
+    return isinstance(_parsed(_NO_NUMBER.sub("null", text)), dict)
+
+
+def mended(piece: Piece) -> Piece | None:
+    """An event whose texts are JSON again: control characters, surrogates, bare quotes escaped; numbers untouched."""
+    for pattern in (_STRICT_TEXT, _LOOSE_TEXT):
+        text = pattern.sub(_escaped, piece.text)
+        if text != piece.text and isinstance(_parsed(text), dict):
+            return replace(piece, text=text, is_repaired=True)
     return None
 
 
 def _escaped(match: re.Match[str]) -> str:
-    return match[1] + _BARE_QUOTE.sub(r"\\\"", match[2]) + match[3]
+    inside = _BARE_QUOTE.sub(r'\1\\"', match[0][1:-1])
+    try:
+        text = json.loads(f'"{inside}"', strict=False)
+    except ValueError:
+        return match[0]
+    return json.dumps(text.encode("utf-8", "replace").decode("utf-8"), ensure_ascii=False)
 
 
-def _no_surrogates(value: object) -> object:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, list):
-        return [_no_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return {_no_surrogates(key): _no_surrogates(item) for key, item in value.items()}
-    return value
+def _parsed(text: str) -> object:
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return None
 
 
-def _after_blanks(text: str, index: int) -> int:
-    while text[index : index + 1] in {" ", "\t", "\r", "\n"}:
-        index += 1
-    return index
+def numbers(text: str) -> dict[str, object]:
+    """The members of an event with numbers as their own digits; empty where it cannot be parsed."""
+    found = _parsed(text)
+    return found if isinstance(found, dict) else {}
 
 
+_STRICT_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 # Numbers are not needed here, only where they end: keep them as text, however long they are.
 _DECODER = json.JSONDecoder(parse_float=str, parse_int=str)

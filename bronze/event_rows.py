@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bronze import careful_cut
 from bronze.kineto_arguments import ARGUMENTS
 from bronze.trace_events import TABLE
 from lake.engines import single_threaded
@@ -36,8 +38,11 @@ _EVENT = {
     "s": "VARCHAR",
     "args": "JSON",
 }
+KEYS = frozenset(_EVENT)
 _TYPES = {Kind.TEXT: "VARCHAR", Kind.INT64: "BIGINT"}
 _NUMBER = r'"{}"\s*:\s*"?((-?[0-9]+)(?:\.([0-9]+))?)"?\s*[,}}]'
+_MOST_DIGITS = 64
+_CONTEXT = Context(prec=80)
 _LABELS = ("phase", "category", "name", "process_id", "thread_id", "flow_id", "binding_point", "scope")
 
 
@@ -105,6 +110,31 @@ def carried_counts(decoded: pa.Table) -> npt.NDArray[np.int64]:
     for index in range(len(_EVENT)):
         carried += pc.is_valid(decoded.column(index)).to_numpy()
     return carried
+
+
+def exact_times(decoded: pa.Table, texts: Sequence[str], base_ns: int) -> pa.Table:
+    """Fill in the times that the query could not tell from the text, from the event's own digits."""
+    for column, key, base in (("ts_ns", "ts", base_ns), ("duration_ns", "dur", 0)):
+        times = decoded.column(column).to_pylist()
+        unknown = [index for index, time in enumerate(times) if time is None]
+        for index in unknown:
+            times[index] = _nanoseconds(careful_cut.numbers(texts[index]).get(key), base)
+        if unknown:
+            place = decoded.column_names.index(column)
+            decoded = decoded.set_column(place, column, pa.array(times, pa.int64()))
+    return decoded
+
+
+def _nanoseconds(microseconds: object, base_ns: int) -> int | None:
+    """Microseconds as digits, in whole nanoseconds; none where it is no number that fits."""
+    if not isinstance(microseconds, str) or len(microseconds) > _MOST_DIGITS:
+        return None
+    try:
+        scaled = Decimal(microseconds).scaleb(3, _CONTEXT)
+        whole = int(scaled.to_integral_value(ROUND_HALF_UP)) + base_ns if abs(scaled) < 1 << 63 else None
+    except (ArithmeticError, ValueError):
+        return None
+    return whole if whole is not None and -(1 << 63) <= whole < 1 << 63 else None
 
 
 def argument_bytes(decoded: pa.Table) -> list[pa.Buffer]:

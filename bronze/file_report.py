@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bronze.envelope import Envelope
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -37,7 +39,7 @@ class FileReport:
     residue_count: int = 0
     is_complete: bool | None = None
     base_ns: int | None = None
-    envelope: dict[str, Any] = field(default_factory=dict)
+    envelope: Envelope = field(default_factory=Envelope)
     rank: int | None = None
     rank_source: str | None = None
     events: Rows | None = None
@@ -51,7 +53,7 @@ class FileReport:
     def backend(self) -> str | None:
         """Collective backend, as the trace says."""
         backend = self._distributed.get("backend")
-        return backend if isinstance(backend, str) else None
+        return plain(backend)
 
     @property
     def gpu(self) -> str | None:
@@ -59,7 +61,7 @@ class FileReport:
         devices = self.envelope.get("deviceProperties")
         first = devices[0] if isinstance(devices, list) and devices else None
         name = first.get("name") if isinstance(first, dict) else None
-        return name if isinstance(name, str) else None
+        return plain(name)
 
     @property
     def identity(self) -> list[str]:
@@ -115,8 +117,13 @@ def settled(reports: list[FileReport]) -> list[FileReport]:
     return sorted(settled, key=lambda report: report.name)
 
 
+def plain(value: object) -> str | None:
+    """A text that can be stored; none where it is no text."""
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else None
+
+
 def whole(value: object) -> int | None:
     """A count or a rank as a source may write it: a number, or a text of digits."""
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value[:10])
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10:
+        value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31 else None

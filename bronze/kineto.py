@@ -7,7 +7,6 @@ fails that goes through the careful cut, which parses event by event, repairs wh
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from bronze import careful_cut
-from bronze.event_rows import EventRows, argument_bytes, carried_count, carried_counts, colons_in_labels
+from bronze.envelope import Envelope, next_key, next_value, skip_value
+from bronze.event_rows import (
+    KEYS,
+    EventRows,
+    argument_bytes,
+    carried_count,
+    carried_counts,
+    colons_in_labels,
+    exact_times,
+)
 from bronze.window import Window
 from lake.errors import EvidenceRejected
 
@@ -28,17 +36,20 @@ if TYPE_CHECKING:
 
 _BEFORE = re.compile(rb"\xef\xbb\xbf[ \t\r\n]*|[ \t\r\n]*")
 _BETWEEN = re.compile(rb"[ \t\r\n,]*")
+_EVENT_OR_NONE = re.compile(rb'\]|\{\s*(?:\}|"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
+_MORE = re.compile(rb'[ \t\r\n]*,?[ \t\r\n]*\{[ \t\r\n]*"')
 _AFTER = re.compile(rb"[ \t\r\n\x00]*")
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _LOOKAHEAD_BYTES = 1 << 20
 _SCAN_BYTES = 1 << 18
 _STRETCHES = 4096
-_ENVELOPE_BYTES = 4 << 20
 _COLON = np.uint16(ord(":") << 8)
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 # Microseconds since 1970 have sixteen digits; times that count from a base of this century have at most fourteen.
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*"?([0-9]+)')
 _EPOCH_DIGITS = 16
+MOST_BASE_NS = 1 << 62
+_BEHIND = "it stands after the part of the file that could be read"
 _BASE = "baseTimeNanoseconds"
 
 
@@ -50,18 +61,24 @@ class KinetoReader:
     """One pass over one trace. Iterate for the rows; then ask for the envelope and for what could not be read."""
 
     def __init__(
-        self, blocks: Iterator[bytes], limits: Limits, base_behind: Callable[[], int | None] = lambda: None
+        self,
+        blocks: Iterator[bytes],
+        limits: Limits,
+        base_behind: Callable[[], int | None] = lambda: None,
+        *,
+        base_ns: int | None = None,
     ) -> None:
         self._window = Window(blocks)
         self._limits = limits
         self._base_behind = base_behind
+        self._base_known_ns = base_ns
         self._rows: EventRows | None = None
         self._unreadable: list[Stretch] = []
         self._array_seen = False
-        self._is_object = False
-        self.envelope: dict[str, Any] = {}
+        self.envelope = Envelope()
         self.base_used_ns = 0
         self.is_complete = False
+        self._is_cut_short = False
         self.residue_count = 0
         self.unreadable_count = 0
 
@@ -78,12 +95,12 @@ class KinetoReader:
     @property
     def base_ns(self) -> int | None:
         """The trace's own base time, as far as it has been read."""
-        return base_of(self.envelope)
+        base = self.envelope.get(_BASE)
+        return base if isinstance(base, int) and not isinstance(base, bool) and 0 <= base < MOST_BASE_NS else None
 
     def cut_short(self, reason: str) -> None:
         """Say that the bytes themselves ended early or damaged."""
         self._missing(reason)
-        self.is_complete = False
 
     def take_unreadable(self) -> list[Stretch]:
         """The unreadable stretches since the last call."""
@@ -91,24 +108,36 @@ class KinetoReader:
         return taken
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        first = self._window.skip(_BEFORE)
+        window = self._window
+        first = window.skip(_BEFORE)
         if first == b"{":
-            self._is_object = True
-            self._window.drop(1)
+            window.drop(1)
             while self._walk_members():
                 yield from self._read_array()
         elif first == b"[":
-            self._window.drop(1)
-            self._array_seen = True
-            yield from self._read_array()
-            self.is_complete = True
-        else:
-            raise NotATrace(f"it is in no format that teetotal reads: it begins with {_beginning(self._window)}")
-        if not self._array_seen:
-            raise NotATrace("it is JSON without a traceEvents array, which no reader of teetotal takes")
+            window.drop(1)
+            self._array_seen = self._begins_with_an_event()
+            yield from self._read_array() if self._array_seen else ()
+            self.is_complete = not self._is_cut_short
+        if first not in {b"{", b"["} or not self._array_seen:
+            what = (
+                "it is JSON without trace events" if first in {b"{", b"["} else f"it begins with {self._first_bytes()}"
+            )
+            raise NotATrace(f"it is in no format that teetotal reads: {what}")
         self._report_the_rest()
 
     # -- what stands around the events ------------------------------------------------------------------
+
+    def _begins_with_an_event(self) -> bool:
+        """Whether a bare array is one of events: many other things begin with a bracket."""
+        self._window.skip(_BETWEEN)
+        length = careful_cut.parsed_length(self._window, self._limits.max_event_bytes)
+        first = careful_cut.numbers(self._window.copy(length or 0).decode("utf-8", "replace"))
+        return not KEYS.isdisjoint(first) or self._window.match(_EVENT_OR_NONE) is not None
+
+    def _first_bytes(self) -> str:
+        self._window.fill(16)
+        return repr(self._window.copy(16)) if len(self._window) else "nothing at all"
 
     def _walk_members(self) -> bool:
         """Read the members of the document up to the next event array; false at the document's end."""
@@ -116,20 +145,40 @@ class KinetoReader:
         while True:
             byte = window.skip(_BETWEEN)
             if byte in {b"}", b""}:
-                self.is_complete = byte == b"}"
                 window.drop(len(byte))
+                self.is_complete = bool(byte) and not self._is_cut_short
                 if not byte and self._array_seen:
                     self._missing("the file ends before its outer object does")
                 return False
-            member = careful_cut.member(window, self._limits.max_event_bytes)
-            if member is None:
-                return not self._array_seen and self._find_array()
-            key, value = member
-            if value is None:
+            start, beginning = window.offset, window.copy(careful_cut.BEGINNING_BYTES)
+            key = next_key(window)
+            if key == "traceEvents" and window.copy(1) == b"[":
+                window.drop(1)
                 self._array_seen = True
                 return True
-            if sum(map(len, self.envelope)) + len(value) < _ENVELOPE_BYTES:
-                self.envelope[key] = json.loads(value)
+            if key is not None and self._keep(start, key):
+                continue
+            if self._array_seen:
+                self._report(careful_cut.stretch(start, window.offset - start, _BEHIND, beginning))
+                return False
+            return self._find_array()
+
+    def _keep(self, start: int, key: str) -> bool:
+        """Keep a member of the document, or report why not; false where it is no JSON at all."""
+        window = self._window
+        value = next_value(window, self._limits.max_event_bytes)
+        if value is not None:
+            if not self.envelope.keep(key, value):
+                reason = f"the member {key[:80]!r} of the document is too large to be kept"
+                self._report(careful_cut.stretch(start, window.offset - start, reason, value.encode()))
+            return True
+        if len(window) < self._limits.max_event_bytes:
+            return False
+        beginning = window.copy(careful_cut.BEGINNING_BYTES)
+        skip_value(window)
+        reason = f"the member {key[:80]!r} of the document is too large to be kept"
+        self._report(careful_cut.stretch(start, window.offset - start, reason, beginning))
+        return True
 
     def _find_array(self) -> bool:
         """The document is broken before its events: look for them all the same."""
@@ -138,7 +187,10 @@ class KinetoReader:
         found = window.search(_ARRAY)
         if found is None:
             return False
-        self._give_up(found[1], "what stands before the traceEvents array is not JSON")
+        beginning = window.copy(careful_cut.BEGINNING_BYTES)
+        reason = "what stands before the traceEvents array is not JSON"
+        self._report(careful_cut.stretch(window.offset, found[1], reason, beginning))
+        window.drop(found[1])
         self._array_seen = True
         return True
 
@@ -147,14 +199,12 @@ class KinetoReader:
         window = self._window
         if not window.skip(_AFTER):
             return
-        offset, first, length = window.offset, window.copy(careful_cut.FIRST_BYTES), 0
+        offset, first, length = window.offset, window.copy(careful_cut.BEGINNING_BYTES), 0
         while len(window):
             length += len(window)
             window.drop(len(window))
             window.fill(1)
-        self._report(
-            careful_cut.stretch(offset, length, "it stands after the part of the file that could be read", first)
-        )
+        self._report(careful_cut.stretch(offset, length, _BEHIND, first))
         self.is_complete = False
 
     # -- the events --------------------------------------------------------------------------------------
@@ -178,24 +228,34 @@ class KinetoReader:
             # One event is left, or the layout changed, or something in this shard is not as it should be.
             pieces, has_ended = careful_cut.cut(
                 window,
-                until=max(cut + 1, 1),
+                until=cut + 1 if cut > 0 else _LOOKAHEAD_BYTES,
                 lookahead_bytes=_LOOKAHEAD_BYTES,
                 max_event_bytes=self._limits.max_event_bytes,
             )
             batch = self._careful(rows, pieces)
             if batch is not None:
                 yield batch
-            if has_ended:
-                byte = window.skip()
-                window.drop(len(byte))
-                if not byte:
-                    self._missing("the file ends before its traceEvents array does")
+            if has_ended and not self._is_stray():
                 return
 
+    def _is_stray(self) -> bool:
+        """Whether the bracket that seems to end the array is followed by more events; drops it either way."""
+        window = self._window
+        offset, byte = window.offset, window.copy(1)
+        window.drop(len(byte))
+        window.fill(4096)
+        if byte and window.match(_MORE) is not None:
+            self._report(careful_cut.stretch(offset, 1, "it is a bracket between two events", byte))
+            return True
+        if not byte:
+            self._missing("the file ends before its traceEvents array does")
+        return False
+
     def _base(self) -> int:
-        """The base time to count from: the document's so far, else what stands behind the events, else none."""
-        if self.base_ns is not None:
-            return self.base_ns
+        """The base time to count from: the one we were told, the document's so far, what stands behind the events."""
+        told = self._base_known_ns if self._base_known_ns is not None else self.base_ns
+        if told is not None:
+            return told
         self._window.fill(_LOOKAHEAD_BYTES)
         first = self._window.search(_FIRST_TIME)
         if first is not None and len(first[2]) >= _EPOCH_DIGITS:
@@ -220,7 +280,7 @@ class KinetoReader:
         try:
             texts.validate(full=True)
             decoded = rows.decode(texts)
-        except (duckdb.Error, pa.ArrowInvalid):
+        except (duckdb.Error, UnicodeDecodeError, pa.ArrowInvalid):
             return None
         finally:
             data[commas] = ord(",")
@@ -243,6 +303,7 @@ class KinetoReader:
             return None
         kept = [piece for _, chunk in decoded for piece in chunk]
         table = pa.concat_tables([chunk for chunk, _ in decoded])
+        table = exact_times(table, [piece.text for piece in kept], self.base_used_ns)
         keys = rows.keys_count(pa.array([piece.text for piece in kept], pa.string()))
         residue = [
             piece.source if piece.is_repaired or is_short else None
@@ -257,14 +318,14 @@ class KinetoReader:
             return
         try:
             yield rows.decode(pa.array([piece.text for piece in events], pa.string())), events
-        except duckdb.Error as error:
+        except (duckdb.Error, UnicodeDecodeError) as error:  # a message that cuts a character in two is the latter
             if len(events) > 1:
                 middle = len(events) // 2
                 yield from self._decode_or_report(rows, events[:middle])
                 yield from self._decode_or_report(rows, events[middle:])
                 return
             piece = events[0]
-            mended = careful_cut.repaired(piece)
+            mended = None if piece.text != piece.source and piece.is_repaired else careful_cut.mended(piece)
             if mended is not None:
                 yield from self._decode_or_report(rows, [mended])
                 return
@@ -287,24 +348,11 @@ class KinetoReader:
         self._unreadable.append(found)
         self.unreadable_count += 1
 
-    def _give_up(self, length: int, reason: str) -> None:
-        window = self._window
-        self._report(careful_cut.stretch(window.offset, length, reason, window.copy(careful_cut.FIRST_BYTES)))
-        window.drop(length)
-
     def _missing(self, reason: str) -> None:
+        """Something should follow here, and does not."""
         self._report(careful_cut.stretch(self._window.offset, 0, reason, b""))
-
-
-def _beginning(window: Window) -> str:
-    window.fill(16)
-    return repr(window.copy(16)) if len(window) else "nothing at all"
-
-
-def base_of(envelope: dict[str, Any]) -> int | None:
-    """The base time that an envelope gives, if it is a whole number that a time can hold."""
-    base = envelope.get(_BASE)
-    return base if isinstance(base, int) and not isinstance(base, bool) and 0 <= base < 1 << 62 else None
+        self._is_cut_short = True
+        self.is_complete = False
 
 
 def _partings(data: _Bytes, parted: bytes) -> np.ndarray[Any, np.dtype[np.intp]]:

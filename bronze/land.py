@@ -9,15 +9,16 @@ import re
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import pyarrow as pa
 
 from bronze import kineto_arguments, runs, source_files, trace_events, unreadable
 from bronze.ahead import ahead
+from bronze.envelope import Envelope
 from bronze.file_report import FileReport, Rows, settled
 from bronze.inflate import Inflated
-from bronze.kineto import KinetoReader, NotATrace
+from bronze.kineto import MOST_BASE_NS, KinetoReader, NotATrace
 from bronze.manifest import FILE_NAME, parse
 from lake.errors import EvidenceRejected
 
@@ -170,13 +171,13 @@ def version() -> str:
     return _digest([READERS_VERSION, kineto_arguments.VERSION, schemas])
 
 
-def peek(blocks: Iterator[bytes], limits: Limits) -> dict[str, Any]:
+def peek(blocks: Iterator[bytes], limits: Limits) -> Envelope:
     """What a trace says of itself before its events; empty where it is no trace."""
     reader = KinetoReader(iter(Inflated(blocks, limits)), limits)
     try:
         next(iter(reader), None)
     except (NotATrace, EvidenceRejected):
-        return {}
+        return Envelope()
     return reader.envelope
 
 
@@ -190,34 +191,37 @@ def _read(report: FileReport, fetched: Fetched, desk: _Desk) -> None:
         events, stretches = desk.events.unit(), desk.stretches.unit()
         try:
             reader = _read_once(report, fetched, desk, base_ns, events, stretches)
-        except (NotATrace, EvidenceRejected) as error:
+        except EvidenceRejected as error:
             events.discard()
             stretches.discard()
-            report.format = "unknown"
-            report.reason = str(error)
+            report.format, report.outcome, report.reason = "unknown", "rejected", str(error)
             return
-        if reader.base_ns is None or reader.base_ns == reader.base_used_ns:
+        if (reader.base_ns or 0) == reader.base_used_ns:
             report.events = events
             stretches.finish()
             return
-        # The base stood farther behind the events than we looked: once more, with it.
+        # The base is not what the end of the file had made us believe: once more, with it.
         events.discard()
         stretches.discard()
-        base_ns = reader.base_ns
+        base_ns = reader.base_ns or 0
 
 
 def _read_once(
     report: FileReport, fetched: Fetched, desk: _Desk, base_ns: int | None, events: Rows, stretches: Rows
 ) -> KinetoReader:
     source = _Counted(fetched.blocks())
-    inflated = Inflated(source, desk.limits)
-    behind = (lambda: _base_in_tail(fetched, desk.limits)) if base_ns is None else (lambda: base_ns)
-    reader = KinetoReader(ahead(inflated), desk.limits, behind)
-    for batch in reader:
-        events.write(batch)
-        if reader.has_many_unreadable:
-            stretches.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))
-        desk.progress(report.name, source.bytes, reader.events_count)
+    inflated = Inflated(source, desk.limits, fetched.blocks)
+    reader = KinetoReader(ahead(inflated), desk.limits, lambda: _base_in_tail(fetched, desk.limits), base_ns=base_ns)
+    try:
+        for batch in reader:
+            events.write(batch)
+            if reader.has_many_unreadable:
+                stretches.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))
+            desk.progress(report.name, source.bytes, reader.events_count)
+    except NotATrace:
+        if inflated.fault and not inflated.total_bytes:
+            raise EvidenceRejected(f"{inflated.fault}, and nothing can be got out of it") from None
+        raise
     if inflated.fault:
         reader.cut_short(inflated.fault)
     stretches.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))
@@ -252,7 +256,7 @@ def _base_in_tail(fetched: Fetched, limits: Limits) -> int | None:
     """Look for the base time at the end of the file, where older recorders wrote it."""
     last = deque(Inflated(fetched.blocks(), limits), maxlen=_TAIL_BLOCKS)
     found = _BASE_IN_TAIL.findall(b"".join(last))
-    return int(found[-1]) if found else None
+    return int(found[-1]) % MOST_BASE_NS if found else None  # only a guess: the reader finds out
 
 
 def _digest(parts: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from dataclasses import dataclass
+from datetime import date, time
 from typing import Any
 
 from lake.errors import EvidenceRejected, nearest
@@ -55,6 +56,7 @@ CLAIMS = (
     _claim("note", Kind.TEXT, "Anything a reader should know.", sensitive=True),
 )
 _BY_NAME = {claim.name: claim for claim in CLAIMS}
+_MOST_SHOWN = 120
 _RUN_IDS = {"baseline", "repeat_of"}
 _EXPECTED = {Kind.TEXT: "a text", Kind.INT64: "a whole number", Kind.FLOAT64: "a number"}
 
@@ -80,17 +82,18 @@ def parse(data: bytes, where: str) -> Manifest:
     """Read a manifest; every wrong field is named at once, with what was expected and the nearest right name."""
     try:
         document = tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise EvidenceRejected(f"{where} is not TOML: {error}", "see docs/manifest.md") from error
+    except (ValueError, RecursionError) as error:
+        raise EvidenceRejected(f"{where} is not TOML: {_shown(str(error))}", "see docs/manifest.md") from error
     schema = document.pop("schema", SCHEMA)
     extra = document.pop("extra", {})
-    faults = [] if schema == SCHEMA else [f"schema: expected {SCHEMA}, found {schema!r}"]
+    is_known = schema == SCHEMA and type(schema) is int
+    faults = [] if is_known else [f"schema: expected {SCHEMA}, found {_shown(schema)}"]
     if not isinstance(extra, dict):
         faults.append("extra: expected a table")
     for name, value in document.items():
         fault = _fault(name, value)
         if fault:
-            faults.append(f"{name}: {fault}")
+            faults.append(f"{name if is_slug(name) else _shown(name)}: {fault}")
     if faults:
         raise EvidenceRejected(f"{where}: {'; '.join(faults)}", "see docs/manifest.md")
     claims = {name: float(value) if _BY_NAME[name].kind is Kind.FLOAT64 else value for name, value in document.items()}
@@ -100,12 +103,12 @@ def parse(data: bytes, where: str) -> Manifest:
 def claim_from_text(name: str, value: str) -> str | int | float:
     """The value of a claim as a person types it after `--set name=`."""
     if name not in _BY_NAME:
-        raise EvidenceRejected(f"{name!r} is not a field of {FILE_NAME}", nearest(name, _BY_NAME))
+        raise EvidenceRejected(f"{_shown(name)} is not a field of {FILE_NAME}", nearest(name, _BY_NAME))
     kind = _BY_NAME[name].kind
     try:
         return int(value) if kind is Kind.INT64 else float(value) if kind is Kind.FLOAT64 else value
     except ValueError:
-        raise EvidenceRejected(f"{name}: expected {_EXPECTED[kind]}, found {value!r}") from None
+        raise EvidenceRejected(f"{name}: expected {_EXPECTED[kind]}, found {_shown(value)}") from None
 
 
 def _fault(name: str, value: object) -> str | None:
@@ -115,23 +118,40 @@ def _fault(name: str, value: object) -> str | None:
         return f"is not a field; {nearest(name, _BY_NAME)} (anything else may go under [extra])"
     types: dict[Kind, tuple[type, ...]] = {Kind.TEXT: (str,), Kind.INT64: (int,), Kind.FLOAT64: (int, float)}
     if isinstance(value, bool) or not isinstance(value, types[claim.kind]):
-        return f"expected {_EXPECTED[claim.kind]}, found {value!r}"
+        return f"expected {_EXPECTED[claim.kind]}, found {_shown(value)}"
     if claim.one_of and value not in claim.one_of:
-        return f"expected one of {', '.join(claim.one_of)}; found {value!r}; {nearest(str(value), claim.one_of)}"
+        close = nearest(str(value)[:80], claim.one_of)
+        return f"expected one of {', '.join(claim.one_of)}; found {_shown(value)}; {close}"
     if isinstance(value, int | float):
-        if value != value or (claim.minimum is not None and value < claim.minimum):  # noqa: PLR0124 - NaN
-            return f"expected at least {claim.minimum}, found {value}"
-        if abs(value) >= 1 << 63:
-            return f"expected a number that fits 64 bits, found {value}"
+        if claim.minimum is not None and value < claim.minimum:
+            return f"expected at least {claim.minimum}, found {_shown(value)}"
+        if not -(1 << 63) <= value < 1 << 63:  # NaN is no such number either
+            return f"expected a number that fits 64 bits, found {_shown(value)}"
     if name in _RUN_IDS and not is_slug(str(value)):
-        return f"expected a run id (letters, digits, '_', '.', '-'), found {value!r}"
+        return f"expected a run id (letters, digits, '_', '.', '-'), found {_shown(value)}"
     return None
 
 
+def _shown(value: object) -> str:
+    """A value as one short line, whatever it is."""
+    try:
+        text = repr(value)
+    except ValueError:  # a number with more digits than Python prints
+        text = "a number of very many digits"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
+
 def _literal(value: object) -> str:
-    """A TOML literal; JSON's texts, numbers and lists are TOML's too."""
+    """A TOML literal."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_literal(key)} = {_literal(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_literal, value)) + "]"
-    return json.dumps(value) if isinstance(value, str | int | float | bool) else json.dumps(str(value))
+    if isinstance(value, bool | int):
+        return json.dumps(value)
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, date | time):
+        return value.isoformat()
+    text = str(value).encode("utf-8", "replace").decode("utf-8")
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

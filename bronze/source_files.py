@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -50,7 +49,7 @@ TABLE = Table(
         boolean("is_complete", "Whether the source was read to a proper end.", nullable=True),
         int32("rank", "Rank that recorded it.", nullable=True, minimum=0),
         text("rank_source", "Where the rank comes from.", nullable=True, one_of=RANK_SOURCES),
-        int32("world_size", "Ranks of the job, as the trace says.", nullable=True, minimum=1),
+        int64("world_size", "Ranks of the job, as the trace says.", nullable=True, minimum=1),
         text("backend", "Collective backend, as the trace says.", nullable=True),
         text("gpu_name", "Name of the first GPU that the trace lists.", nullable=True),
         int64("base_ns", "baseTimeNanoseconds of the trace; null where it has none.", nullable=True),
@@ -87,7 +86,7 @@ def rows(run_id: str, reports: Sequence[FileReport]) -> pa.Table:
             "backend": report.backend,
             "gpu_name": report.gpu,
             "base_ns": report.base_ns,
-            "envelope": json.dumps(report.envelope, ensure_ascii=False) if report.envelope else None,
+            "envelope": report.envelope.to_text(),
         }
         for report in reports
     ]

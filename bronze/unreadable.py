@@ -28,7 +28,7 @@ TABLE = Table(
             minimum=0,
         ),
         text("reason", "Why it could not be read, as a sentence."),
-        text("first_bytes", "How the stretch begins, bytes that are not printable escaped.", sensitive=True),
+        text("beginning", "How the stretch begins, bytes that are not printable escaped.", sensitive=True),
     ),
 )
 
@@ -40,6 +40,6 @@ def rows(sha256: str, found: Sequence[Stretch]) -> pa.RecordBatch:
         "offset_bytes": [stretch.offset for stretch in found],
         "length_bytes": [stretch.length for stretch in found],
         "reason": [stretch.reason for stretch in found],
-        "first_bytes": [stretch.first_bytes for stretch in found],
+        "beginning": [stretch.beginning for stretch in found],
     }
     return pa.RecordBatch.from_pydict(columns, schema=TABLE.file_schema)

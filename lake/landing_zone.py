@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import obstore
+from obstore.exceptions import AlreadyExistsError
 
-from lake.errors import EvidenceRejected, SourceUnavailable
+from lake.errors import EvidenceRejected
 from lake.identity import is_slug, slug
+from lake.places import reaching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from lake.places import Place
 
 MANIFEST = "run.toml"
+_CLAIM = ".landing"
 _BLOCK_BYTES = 1 << 20
 
 
@@ -36,7 +39,7 @@ class Fetched:
 
     def blocks(self) -> Iterator[bytes]:
         """The bytes from the start; may be asked for again."""
-        with self._path.open("rb") as file:
+        with reaching(f"{self._path} could not be read"), self._path.open("rb") as file:
             while block := file.read(_BLOCK_BYTES):
                 yield block
 
@@ -61,23 +64,22 @@ class LandedFile:
 
     async def fetch(self) -> Fetched:
         """Bring the bytes here and digest them; a local file is digested where it lies."""
-        try:
+        with reaching(f"{self.place}/{self.run_id}/{self.name} could not be read"):
             if self.place.is_local:
                 path = self.place.directory / self.run_id / self.name
                 return Fetched(path, await asyncio.to_thread(_sha256, path), is_spooled=False)
             digest = hashlib.sha256()
             answer = await obstore.get_async(self.place.store, f"{self.run_id}/{self.name}")
             handle, spool = tempfile.mkstemp(prefix="teetotal-")
-            with os.fdopen(handle, "wb") as file:
-                async for block in answer.stream(_BLOCK_BYTES):
-                    digest.update(block)
-                    file.write(block)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    async for block in answer.stream(_BLOCK_BYTES):
+                        digest.update(block)
+                        file.write(block)
+            except BaseException:
+                os.unlink(spool)  # noqa: PTH108 - quicker than a thread
+                raise
             return Fetched(Path(spool), digest.hexdigest(), is_spooled=True)
-        except OSError as error:
-            raise SourceUnavailable(
-                f"{self.place}/{self.run_id}/{self.name} could not be read: {error}",
-                "run it again when the landing zone can be read",
-            ) from error
 
 
 class LandingZone:
@@ -88,44 +90,58 @@ class LandingZone:
 
     def run_ids(self) -> tuple[list[str], list[str]]:
         """The runs that are complete, and the directories that are not (no manifest yet, or no valid id)."""
-        names = self._directories()
-        complete = [name for name in names if is_slug(name) and self._has_manifest(name)]
+        with reaching(f"{self.place} cannot be listed"):
+            names = self._directories()
+            complete = [name for name in names if is_slug(name) and self._has_manifest(name)]
         return complete, sorted(set(names) - set(complete))
 
     def manifest(self, run_id: str) -> bytes:
         """The text of a run's manifest."""
-        try:
-            return bytes(obstore.get(self.place.store, f"{slug(run_id)}/{MANIFEST}").bytes())
-        except FileNotFoundError:
-            complete, _ = self.run_ids()
-            raise EvidenceRejected(
-                f"{self.place}/{run_id} has no {MANIFEST}",
-                f"land it with `teetotal land`; complete runs here: {', '.join(complete) or 'none'}",
-            ) from None
+        self._require(run_id)
+        with reaching(f"{self.place}/{run_id}/{MANIFEST} could not be read"):
+            return bytes(obstore.get(self.place.store, f"{run_id}/{MANIFEST}").bytes())
 
     def files(self, run_id: str) -> list[LandedFile]:
         """All entries of a run's directory but the manifest; what may not be read says why."""
-        slug(run_id)
-        entries = self._local_files(run_id) if self.place.is_local else self._remote_files(run_id)
+        self._require(run_id)
+        with reaching(f"{self.place}/{run_id} cannot be listed"):
+            entries = list(self._local_files(run_id) if self.place.is_local else self._remote_files(run_id))
         return sorted((entry for entry in entries if entry.name != MANIFEST), key=lambda entry: entry.name)
 
     def manifest_etag(self, run_id: str) -> str:
         """What changes whenever the manifest does."""
-        return str(obstore.head(self.place.store, f"{slug(run_id)}/{MANIFEST}")["e_tag"])
+        self._require(run_id)
+        with reaching(f"{self.place}/{run_id}/{MANIFEST} could not be read"):
+            return str(obstore.head(self.place.store, f"{run_id}/{MANIFEST}")["e_tag"])
 
     def land(self, run_id: str, files: Mapping[str, Path], manifest: str) -> None:
         """Copy a run's files in under the names given; it becomes visible all at once, the manifest last."""
         slug(run_id)
-        if self.place.is_local:
-            self._land_locally(run_id, files, manifest)
-            return
-        if self._has_manifest(run_id):
-            raise _taken(run_id)
-        for name, path in files.items():
-            obstore.put(self.place.store, f"{run_id}/{name}", path)
-        obstore.put(self.place.store, f"{run_id}/{MANIFEST}", manifest.encode())
+        for name in files:
+            if name in {"", ".", "..", MANIFEST, _CLAIM} or "/" in name or "\x00" in name:
+                raise EvidenceRejected(f"{name!r} cannot be the name of a landed file", "use a plain file name")
+        with reaching(f"{self.place}/{run_id} could not be written"):
+            if self.place.is_local:
+                self._land_locally(run_id, files, manifest)
+            else:
+                self._land_remotely(run_id, files, manifest)
 
     # -- inside ------------------------------------------------------------------------------------------
+
+    def _require(self, run_id: str) -> None:
+        with reaching(f"{self.place}/{slug(run_id)} could not be read"):
+            if self._has_manifest(run_id):
+                return
+        if self.place.is_local and (self.place.directory / run_id / MANIFEST).is_file():
+            raise EvidenceRejected(
+                f"{self.place}/{run_id}/{MANIFEST} leads out of the landing zone, which is never followed",
+                "copy the run's files in, or land them with `teetotal land`",
+            )
+        complete, _ = self.run_ids()
+        raise EvidenceRejected(
+            f"{self.place}/{run_id} has no {MANIFEST}",
+            f"land it with `teetotal land`; complete runs here: {', '.join(complete) or 'none'}",
+        )
 
     def _directories(self) -> list[str]:
         if self.place.is_local:
@@ -139,7 +155,9 @@ class LandingZone:
 
     def _has_manifest(self, run_id: str) -> bool:
         if self.place.is_local:
-            return (self.place.directory / run_id / MANIFEST).is_file()
+            manifest = self.place.directory / run_id / MANIFEST
+            # A link that leads out of the landing zone, for the manifest or the whole run, is never followed.
+            return manifest.is_file() and manifest.resolve().is_relative_to(self.place.directory.resolve())
         try:
             obstore.head(self.place.store, f"{run_id}/{MANIFEST}")
         except FileNotFoundError:
@@ -153,8 +171,9 @@ class LandingZone:
             try:
                 target = entry.resolve(strict=True)
                 facts = target.stat()
-            except OSError as error:
-                yield LandedFile(self.place, run_id, name, None, "", f"it leads nowhere: {error.strerror}")
+            except (OSError, RuntimeError) as error:  # a link to nothing, or to itself
+                why = error.strerror if isinstance(error, OSError) else "it leads back to itself"
+                yield LandedFile(self.place, run_id, name, None, "", f"it leads nowhere: {why}")
                 continue
             problem = None
             if not target.is_relative_to(root):
@@ -165,7 +184,7 @@ class LandingZone:
                 problem = "it is not a regular file"
             elif name != entry.name:
                 problem = "its name is not valid UTF-8; rename it"
-            etag = f"{facts.st_ino}-{facts.st_mtime_ns}-{facts.st_size}"
+            etag = f"{facts.st_ino}-{facts.st_mtime_ns}-{facts.st_ctime_ns}-{facts.st_size}"
             yield LandedFile(self.place, run_id, name, None if problem else facts.st_size, etag, problem)
 
     def _remote_files(self, run_id: str) -> Iterator[LandedFile]:
@@ -175,6 +194,8 @@ class LandingZone:
             yield LandedFile(self.place, run_id, name, None, "", "it is a directory; a run's files lie side by side")
         for item in found["objects"]:
             name = item["path"].rpartition("/")[2]
+            if name == _CLAIM:
+                continue
             yield LandedFile(self.place, run_id, name, item["size"], str(item["e_tag"]))
 
     def _land_locally(self, run_id: str, files: Mapping[str, Path], manifest: str) -> None:
@@ -190,14 +211,27 @@ class LandingZone:
             (staged / MANIFEST).write_text(manifest, "utf-8")
             staged.chmod(0o755)
             staged.rename(target)
-        except FileExistsError:
-            raise _taken(run_id) from None
-        except OSError as error:
+        except OSError:
             if target.exists():
-                raise _taken(run_id) from error
-            raise SourceUnavailable(f"{target} could not be written: {error}", "check space and permissions") from error
+                raise _taken(run_id) from None
+            raise
         finally:
             shutil.rmtree(staged, ignore_errors=True)
+
+    def _land_remotely(self, run_id: str, files: Mapping[str, Path], manifest: str) -> None:
+        store, claim = self.place.store, f"{run_id}/{_CLAIM}"
+        try:
+            obstore.put(store, claim, b"", mode="create")  # one landing at a time; the store decides who is first
+        except AlreadyExistsError:
+            raise _taken(run_id) from None
+        try:
+            if [item for batch in obstore.list(store, f"{run_id}/") for item in batch if item["path"] != claim]:
+                raise _taken(run_id)
+            for name, path in files.items():
+                obstore.put(store, f"{run_id}/{name}", path)
+            obstore.put(store, f"{run_id}/{MANIFEST}", manifest.encode())
+        finally:
+            obstore.delete(store, claim)
 
 
 def _taken(run_id: str) -> EvidenceRejected:

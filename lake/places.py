@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import os
+import re
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from obstore.exceptions import BaseError
+from deltalake.exceptions import DeltaError
+from obstore.exceptions import BaseError, UnknownConfigurationKeyError
 
 from lake.errors import ContractBroken, SourceUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from obstore.store import ObjectStore
 
-_CLIENT_OPTIONS = {"aws_allow_http": "allow_http", "allow_http": "allow_http"}
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+_MOST_TEXT = 300
+# The URLs that are understood, and how the environment variables of each begin.
+_SCHEMES = {"s3": "aws_", "s3a": "aws_", "gs": "google_", "az": "azure_", "abfs": "azure_", "abfss": "azure_"}
+
+
+@contextmanager
+def reaching(what: str) -> Iterator[None]:
+    """Turn whatever storage answers with into one transient error of one line that names the place."""
+    try:
+        yield
+    except (OSError, BaseError, DeltaError) as error:
+        answer = " ".join(_ESCAPES.sub("", str(error)).partition("Debug source")[0].split())
+        raise SourceUnavailable(
+            f"{what}: {answer[:_MOST_TEXT]}{'…' if len(answer) > _MOST_TEXT else ''}",
+            "check that the storage is there and that you may use it, then run again",
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -33,9 +52,15 @@ class Place:
         text = os.fspath(where)
         if text.startswith("file://"):
             text = text.removeprefix("file://")
-        if "://" in text:
-            return cls(text.rstrip("/"), dict(options or {}))
-        return cls(str(Path(text).expanduser().resolve()))
+        scheme, is_url, rest = text.partition("://")
+        if not is_url:
+            return cls(str(Path(text).expanduser().resolve()))
+        if scheme not in _SCHEMES or not rest.strip("/") or rest.startswith("/"):
+            raise ContractBroken(
+                f"{text!r} is no place to keep tables or files",
+                f"expected a path, or a URL such as s3://bucket/folder ({', '.join(_SCHEMES)})",
+            )
+        return cls(text.rstrip("/"), dict(options or {}))
 
     @property
     def is_local(self) -> bool:
@@ -63,15 +88,16 @@ class Place:
 
         if self.is_local:
             return LocalStore(self.directory, mkdir=True, automatic_cleanup=False)
-        lowered = {key.lower(): value for key, value in self.options.items()}
-        client = {_CLIENT_OPTIONS[key]: value == "true" for key, value in lowered.items() if key in _CLIENT_OPTIONS}
-        config = {key: value for key, value in lowered.items() if key not in _CLIENT_OPTIONS}
-        try:
-            # The typed overloads know one kind of store each; which one it is, the URL says at run time.
-            opened: ObjectStore = from_url(self.root, config=config, client_options=client)  # type: ignore[call-overload]
-        except (ValueError, OSError, BaseError) as error:
-            raise SourceUnavailable(
-                f"{self.root} cannot be opened: {error}",
-                "check the URL and the storage options in the environment (.env.example)",
-            ) from error
-        return opened
+        prefix = _SCHEMES[self.root.partition("://")[0]]
+        lowered = {key.lower(): value for key, value in self.options.items() if key.lower().startswith(prefix)}
+        client = {"allow_http": lowered.pop(f"{prefix}allow_http", "") == "true"}
+        with reaching(f"{self.root} cannot be opened"):
+            while True:
+                try:
+                    # The typed overloads know one kind of store each; which one it is, the URL says at run time.
+                    return from_url(self.root, config=lowered, client_options=client)  # type: ignore[no-any-return, call-overload]
+                except UnknownConfigurationKeyError as error:
+                    strangers = [key for key in lowered if key in str(error)]
+                    if not strangers:
+                        raise
+                    del lowered[strangers[0]]  # a variable of some other program

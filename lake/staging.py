@@ -20,13 +20,14 @@ from deltalake.transaction import AddAction
 from lake.digest import ContentDigest
 from lake.errors import ContractBroken, SourceUnavailable
 from lake.identity import slug
+from lake.places import reaching
 from lake.tables import Kind
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from lake.places import Place
-    from lake.tables import Table
+    from lake.tables import Column, Table
 
 _LOCK_PATIENCE_S = 600.0
 _ROW_GROUP_ROWS = 16_384
@@ -82,7 +83,8 @@ class Unit:
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
         if self._waiting_rows >= _ROW_GROUP_ROWS:
-            self._flush(self._writer)
+            with reaching(f"{self._spool} could not be written"):
+                self._flush(self._writer)
 
     def _flush(self, writer: pq.ParquetWriter) -> None:
         """Write what waits as one row group: small batches would make small, slow ones."""
@@ -96,10 +98,13 @@ class Unit:
         inner = [name for name in table.partition_by if name != "run_id"]
         if sorted(values) != sorted(inner):
             raise ContractBroken(f"a unit of {table.full_name} needs {inner}, not {sorted(values)}")
+        for name in inner:
+            _check_value(table.column(name), values[name], table.full_name)
         if self._writer is None:
             return
-        self._flush(self._writer)
-        self._writer.close()
+        with reaching(f"{self._spool} could not be written"):
+            self._flush(self._writer)
+            self._writer.close()
         named = {"run_id": self._stage.run_id, **{name: slug(str(values[name]), name) for name in inner}}
         folders = [f"{name}={named[name]}" for name in table.partition_by]
         self._stage.keep(
@@ -128,20 +133,22 @@ class Stage:
         self.run_id = run_id
         self._place = place
         self._units: list[Staged] = []
+        self._settled: set[str] = set()
         self._guard = threading.Lock()
         self._exits = ExitStack()
         self._spool = Path()
         self._opened = 0
 
     def __enter__(self) -> Self:
-        with ExitStack() as exits:
+        with reaching(f"{self._place} could not be written to"), ExitStack() as exits:
             if self._place.is_local:
                 # Same file system as the table, so that a finished file moves into it by one rename.
                 home = self._place.directory / "_staging" / self.table.full_name
-                home.mkdir(parents=True, exist_ok=True)
-                lock = exits.enter_context((home / f"{self.run_id}.lock").open("w"))
+                self._spool = home / "spool" / self.run_id
+                for folder in (home / "locks", self._spool.parent):
+                    folder.mkdir(parents=True, exist_ok=True)
+                lock = exits.enter_context((home / "locks" / self.run_id).open("w"))
                 _lock(lock, f"{self.table.full_name}, run {self.run_id}")
-                self._spool = home / self.run_id
                 shutil.rmtree(self._spool, ignore_errors=True)  # what a killed writer left
                 self._spool.mkdir()
                 exits.callback(shutil.rmtree, self._spool, ignore_errors=True)
@@ -173,7 +180,7 @@ class Stage:
 
     def settle(self, unit: Staged) -> None:
         """Move a finished file to its final name; equal content has equal names, so a repeat lands on itself."""
-        if not unit.spooled.exists():
+        if unit.path in self._settled:
             return
         root = self._place.child(*self.table.path.split("/"))
         if self._place.is_local:
@@ -185,6 +192,15 @@ class Stage:
 
             obstore.put(root.store, unit.path, unit.spooled)
             unit.spooled.unlink()
+        self._settled.add(unit.path)
+
+
+def _check_value(column: Column, value: object, table: str) -> None:
+    """Refuse a partition value that its column could not hold: in a path anything would do."""
+    limit = 1 << (31 if column.kind is Kind.INT32 else 63)
+    is_whole = isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
+    if not (isinstance(value, str) if column.kind is Kind.TEXT else is_whole):
+        raise ContractBroken(f"{table}.{column.name} is declared {column.kind}, the partition value is {value!r}")
 
 
 def _lock(file: IO[str], what: str) -> None:

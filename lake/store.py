@@ -6,6 +6,8 @@ import random
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +19,7 @@ from deltalake.transaction import RemoveAction
 from lake.digest import combine
 from lake.errors import ContractBroken, SourceUnavailable
 from lake.identity import slug
+from lake.places import reaching
 from lake.staging import Stage, Staged
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 _TRIES = 40
 _BATCH_ROWS = 65_536
+_PATTERNS = set("*?[]{}%#=")
 _CONFIGURATION = {"delta.checkpointInterval": "20"}
 
 
@@ -51,6 +55,11 @@ class Lake:
     """All tables under one root; every write replaces the partition of one run, whole, in one commit."""
 
     def __init__(self, place: Place) -> None:
+        if set(place.root) & _PATTERNS:
+            raise ContractBroken(
+                f"the lake cannot lie in {place.root}: readers would take part of that path for a pattern",
+                f"choose a path without {' '.join(sorted(_PATTERNS))}",
+            )
         self.place = place
 
     # -- writing ------------------------------------------------------------------------------------------
@@ -77,16 +86,16 @@ class Lake:
         units = stage.units
         # One application id per run: a second writer of the same run conflicts, writers of other runs do not.
         marks = {stage.run_id: _mark(made_from)}
-        if seen is not None:
-            marks[_seen_id(stage.run_id)] = _mark(seen)
+        marks |= {} if seen is None else {_seen_id(stage.run_id): _mark(seen)}
         for attempt in range(_TRIES):
             handle = self._open_or_create(stage.table)
-            held = _held(handle, stage.table, stage.run_id)
+            held = _held(handle, stage.table, [stage.run_id])
             wanted = {unit.path: unit for unit in units}
             adds = [unit.add_action() for path, unit in wanted.items() if path not in held]
-            for unit in units:
-                if unit.path not in held:
-                    stage.settle(unit)
+            with reaching(f"{self._uri(stage.table)} could not be written to"):
+                for unit in units:
+                    if unit.path not in held:
+                        stage.settle(unit)
             removes = [_remove(path, size, values) for path, (size, values) in held.items() if path not in wanted]
             written = Written(
                 table=stage.table.full_name,
@@ -100,6 +109,8 @@ class Lake:
             )
             if not written.is_changed and all(handle.transaction_version(app) == mark for app, mark in marks.items()):
                 return written
+            if seen is None and handle.transaction_version(_seen_id(stage.run_id)) is not None:
+                marks[_seen_id(stage.run_id)] = 0  # it is no longer what was seen then
             properties = CommitProperties(
                 custom_metadata={
                     "teetotal.run_id": stage.run_id,
@@ -109,14 +120,9 @@ class Lake:
                 app_transactions=[Transaction(app, mark) for app, mark in marks.items()],
             )
             try:
-                handle.create_write_transaction(
-                    [*removes, *adds],
-                    "append",
-                    handle.schema(),
-                    list(stage.table.partition_by),
-                    commit_properties=properties,
-                )
-            except CommitFailedError:
+                with reaching(f"{self._uri(stage.table)} could not be committed to"):
+                    _commit(handle, [*removes, *adds], stage.table, properties)
+            except _Outrun:
                 time.sleep(random.uniform(0, 0.02 * (attempt + 1)))  # noqa: S311 - jitter, not a secret
                 continue
             handle.update_incremental()
@@ -136,27 +142,29 @@ class Lake:
         """A Polars scan of the table, or of some runs of it; an absent table is an empty one."""
         import polars as pl
 
-        handle = self._open(table)
-        if handle is None:
+        files = self._files(table, run_ids)
+        if not files:
             return pl.LazyFrame(schema=table.polars_schema)
-        frame = pl.scan_delta(handle).select(table.column_names)
-        if run_ids is None:
-            return frame
-        return frame.filter(pl.col("run_id").is_in([slug(run_id) for run_id in run_ids]))
+        return pl.scan_parquet(
+            files,
+            glob=False,
+            hive_partitioning=True,
+            hive_schema={name: table.polars_schema[name] for name in table.partition_by},
+            storage_options=dict(self.place.options) or None,
+        ).select(table.column_names)
 
     def relation(
         self, connection: duckdb.DuckDBPyConnection, table: Table, run_ids: Sequence[str] | None = None
     ) -> duckdb.DuckDBPyRelation:
         """The same rows as a DuckDB relation over the table's own files; values are bound."""
-        handle = self._open(table)
-        wanted = None if run_ids is None else {slug(run_id) for run_id in run_ids}
-        files = [] if handle is None else _files(handle, table, wanted)
-        if handle is None or not files:
+        files = self._files(table, run_ids)
+        if not files:
             return connection.from_arrow(table.arrow_schema.empty_table())
         if not self.place.is_local:
-            rows = handle.to_pyarrow_dataset()
-            if wanted is not None:
-                rows = rows.filter(pc.field("run_id").isin(sorted(wanted)))
+            # DuckDB's own way to an object store is an extension that would have to be downloaded.
+            rows = DeltaTable(self._uri(table), storage_options=dict(self.place.options)).to_pyarrow_dataset()
+            if run_ids is not None:
+                rows = rows.filter(pc.field("run_id").isin(pa.array(run_ids, pa.string())))
             return connection.from_arrow(rows).select(*table.column_names)
         types = {name: table.duckdb_types[name] for name in table.partition_by}
         return connection.sql(
@@ -166,23 +174,28 @@ class Lake:
 
     # -- inside -------------------------------------------------------------------------------------------
 
+    def _files(self, table: Table, run_ids: Sequence[str] | None) -> list[str]:
+        """The files of some runs, or of all, as the table is now."""
+        wanted = None if run_ids is None else {slug(run_id) for run_id in run_ids}
+        handle = self._open(table)
+        held = {} if handle is None else _held(handle, table, wanted)
+        return sorted(f"{self._uri(table)}/{path}" for path in held)
+
     def _uri(self, table: Table) -> str:
         return str(self.place.child(*table.path.split("/")))
 
     def _open(self, table: Table) -> DeltaTable | None:
-        try:
-            handle = DeltaTable(self._uri(table), storage_options=dict(self.place.options) or None)
-        except TableNotFoundError:
-            return None
-        except OSError as error:
-            raise SourceUnavailable(
-                f"{self._uri(table)} did not answer: {error}",
-                "check that the lake's storage is up and reachable",
-            ) from error
+        with reaching(f"{self._uri(table)} did not answer"):
+            try:
+                handle = DeltaTable(self._uri(table), storage_options=dict(self.place.options) or None)
+            except TableNotFoundError:
+                return None
         found = {field.name: str(field.type) for field in pa.schema(handle.schema().to_arrow())}
         declared = {field.name: str(field.type) for field in table.arrow_schema}
-        if found != declared:
+        parted = handle.metadata().partition_columns
+        if found != declared or parted != list(table.partition_by):
             differing = sorted(name for name in {*found, *declared} if found.get(name) != declared.get(name))
+            differing = differing or [f"partitions {', '.join(parted)}"]
             raise ContractBroken(
                 f"{table.full_name} in {self.place} was written with other columns: {', '.join(differing)}",
                 "it was made by another version: move that directory away and run `teetotal run --full`",
@@ -193,7 +206,10 @@ class Lake:
         handle = self._open(table)
         if handle is not None:
             return handle
-        with suppress(CommitFailedError):  # another writer made it a moment earlier: it is there now
+        with (
+            reaching(f"{self._uri(table)} could not be made"),
+            suppress(CommitFailedError),
+        ):  # another writer made it a moment earlier: it is there now
             DeltaTable.create(
                 self._uri(table),
                 schema=table.arrow_schema,
@@ -219,7 +235,7 @@ class Snapshot:
 
     def is_made_from(self, run_id: str, made_from: str) -> bool:
         """Whether a run's partition was made from exactly these inputs by exactly this code."""
-        return self._handle is not None and self._handle.transaction_version(run_id) == _mark(made_from)
+        return self.mark(run_id) == _mark(made_from)
 
     def has_seen(self, run_id: str, seen: str) -> bool:
         """Whether a run's partition was made when the landing directory bore exactly this mark."""
@@ -236,11 +252,15 @@ class Snapshot:
         """The content digest of a run's partition; that of no rows where it has none."""
         if self._handle is None:
             return combine(())
-        return combine(_label(path) for path in _held(self._handle, self.table, run_id))
+        return combine(_label(path) for path in _held(self._handle, self.table, [run_id]))
 
-    def files(self, run_id: str | None = None) -> list[str]:
-        """The data files of a run's partition, or of the whole table."""
-        return [] if self._handle is None else _files(self._handle, self.table, None if run_id is None else {run_id})
+    def mark(self, run_id: str) -> int | None:
+        """What stands for the inputs that a run's partition was made from; none where it was never made."""
+        return None if self._handle is None else self._handle.transaction_version(run_id)
+
+    def files(self, run_id: str) -> list[str]:
+        """The data files of a run's partition, below the table's own path."""
+        return [] if self._handle is None else sorted(_held(self._handle, self.table, [run_id]))
 
     @property
     def version(self) -> int | None:
@@ -253,6 +273,9 @@ def _declared(table: Table, rows: pa.Table, run_id: str) -> pa.Table:
     expected = {field.name: field.type for field in table.arrow_schema}
     missing = [name for name in expected if name not in rows.column_names]
     unknown = [name for name in rows.column_names if name not in expected]
+    doubled = sorted({name for name in rows.column_names if rows.column_names.count(name) > 1})
+    if doubled:
+        raise ContractBroken(f"{table.full_name}: the frame has {', '.join(doubled)} more than once")
     if missing or unknown:
         raise ContractBroken(
             f"{table.full_name} wants columns {', '.join(expected)}; missing: {', '.join(missing) or 'none'}; "
@@ -270,6 +293,11 @@ def _declared(table: Table, rows: pa.Table, run_id: str) -> pa.Table:
     strangers = pc.unique(checked.column("run_id")).to_pylist()
     if strangers not in ([], [run_id]):
         raise ContractBroken(f"{table.full_name}: rows of {strangers} do not belong into the partition of {run_id}")
+    for name in table.partition_by:
+        if checked.column(name).null_count:
+            raise ContractBroken(
+                f"{table.full_name}.{name} may not be null, {checked.column(name).null_count} rows are"
+            )
     return checked
 
 
@@ -286,7 +314,7 @@ def _partitions(table: Table, rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def _matches(values: dict[str, Any]) -> pc.Expression:
-    return pc.and_kleene(*[pc.field(name) == value for name, value in values.items()], pc.scalar(True))
+    return reduce(and_, (pc.field(name) == value for name, value in values.items()))
 
 
 def _seen_id(run_id: str) -> str:
@@ -298,25 +326,33 @@ def _mark(made_from: str) -> int:
     return int(made_from[:15], 16)
 
 
-def _held(handle: DeltaTable, table: Table, run_id: str) -> dict[str, tuple[int, dict[str, str | None]]]:
-    """The data files that make up a run's partition now: path to size and partition values."""
+def _held(
+    handle: DeltaTable, table: Table, run_ids: Iterable[str] | None
+) -> dict[str, tuple[int, dict[str, str | None]]]:
+    """The data files that make up some runs, or the whole table: path to size and partition values."""
     actions = pa.table(handle.get_add_actions(flatten=True))
-    mine = actions.filter(pc.field("partition.run_id") == run_id).to_pylist()
+    if run_ids is not None:
+        actions = actions.filter(pc.field("partition.run_id").isin(pa.array(sorted(run_ids), pa.string())))
     return {
         action["path"]: (
             action["size_bytes"],
             {name: str(action[f"partition.{name}"]) for name in table.partition_by},
         )
-        for action in mine
+        for action in actions.to_pylist()
     }
 
 
-def _files(handle: DeltaTable, table: Table, run_ids: Iterable[str] | None) -> list[str]:
-    if run_ids is None:
-        return sorted(handle.file_uris())
-    wanted = set(run_ids)
-    root = handle.table_uri.removeprefix("file://").rstrip("/")
-    return sorted(f"{root}/{path}" for run_id in wanted for path in _held(handle, table, run_id))
+class _Outrun(Exception):
+    """Another writer committed first."""
+
+
+def _commit(handle: DeltaTable, actions: list[Any], table: Table, properties: CommitProperties) -> None:
+    try:
+        handle.create_write_transaction(
+            actions, "append", handle.schema(), list(table.partition_by), commit_properties=properties
+        )
+    except CommitFailedError as error:
+        raise _Outrun from error
 
 
 def _remove(path: str, size: int, values: dict[str, str | None]) -> RemoveAction:

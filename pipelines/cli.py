@@ -186,7 +186,7 @@ def _run(chosen: Settings, run_ids: Sequence[str], *, full: bool = False) -> lis
     from pipelines.progress import Watcher
     from pipelines.run import run as run_all
 
-    watcher = Watcher(_console(stderr=True))
+    watcher = Watcher()
     outcomes = run_all(Lake(chosen.lake), LandingZone(chosen.landing), chosen.limits, watcher, run_ids, full=full)
     for outcome in outcomes:
         click.echo(_told(outcome), err=outcome.fault is not None)
@@ -209,10 +209,10 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _console(*, stderr: bool = False) -> Console:
+def _console() -> Console:
     from rich.console import Console
 
-    console = Console(stderr=stderr)
+    console = Console()
     if not console.is_terminal:
         console.width = 200  # a pipe or a file has no edge to cut at
     return console

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from bronze.envelope import Envelope
     from bronze.limits import Limits
     from lake.landing_zone import LandingZone
 
@@ -98,7 +99,7 @@ def _found(files: Iterable[Path], limits: Limits) -> dict[str, Any]:
     return found
 
 
-def _claims(envelope: dict[str, Any]) -> dict[str, Any]:
+def _claims(envelope: Envelope) -> dict[str, Any]:
     distributed = envelope.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
     devices = envelope.get("deviceProperties")

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from rich.console import Console
 
     from bronze.land import Progress as Told
     from lake.landing_zone import LandedFile
@@ -26,31 +16,34 @@ if TYPE_CHECKING:
 class Watcher:
     """Names each run as it starts and shows a bar for each of its files."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self) -> None:
+        self._is_watched = sys.stderr.isatty()  # the drawing library is loaded only where someone looks
 
     def runs(self, run_ids: Sequence[str]) -> Iterator[str]:
         """The same ids, one by one, each announced."""
         for number, run_id in enumerate(run_ids, 1):
-            if self._console.is_terminal:
-                self._console.print(f"[bold]{run_id}[/] [dim]{number} of {len(run_ids)}[/]", highlight=False)
+            if self._is_watched:
+                sys.stderr.write(f"{run_id} {number} of {len(run_ids)}\n")
             yield run_id
 
     @contextmanager
     def files(self, files: Sequence[LandedFile]) -> Iterator[Told]:
         """A teller for the readers of these files."""
-        if not self._console.is_terminal:
+        if not self._is_watched:
             yield lambda _name, _bytes, _rows: None
             return
+        from rich import progress
+        from rich.console import Console
+
         columns = (
-            TextColumn("  {task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TextColumn("{task.fields[rows]:,} rows"),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
+            progress.TextColumn("  {task.description}"),
+            progress.BarColumn(),
+            progress.DownloadColumn(),
+            progress.TextColumn("{task.fields[rows]:,} rows"),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
         )
-        with Progress(*columns, console=self._console, transient=True) as bars:
+        with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
             tasks = {
                 file.name: bars.add_task(file.name, total=file.size_bytes, rows=0)
                 for file in files

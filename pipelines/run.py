@@ -45,19 +45,22 @@ def run(
     for run_id in run_ids:
         if slug(run_id) not in complete:
             raise EvidenceRejected(f"no run {run_id!r} in {zone.place}", nearest(run_id, complete))
+    wanted = list(run_ids) or complete
+    fresh = set() if full else bronze.fresh(lake, zone, wanted)
     outcomes = []
-    for run_id in watcher.runs(list(run_ids) or complete):
+    for run_id in watcher.runs(wanted):
+        if run_id in fresh:
+            outcomes.append(Outcome(run_id, is_skipped=True))
+            continue
         try:
-            outcomes.append(_one(lake, zone, limits, watcher, run_id, full=full))
+            outcomes.append(_one(lake, zone, limits, watcher, run_id))
         except LakeError as error:
             outcomes.append(Outcome(run_id, fault=error))
     return outcomes
 
 
-def _one(lake: Lake, zone: LandingZone, limits: Limits, watcher: Watcher, run_id: str, *, full: bool) -> Outcome:
+def _one(lake: Lake, zone: LandingZone, limits: Limits, watcher: Watcher, run_id: str) -> Outcome:
     """One run, tried again a few times where the reason is transient."""
-    if not full and bronze.is_fresh(lake, zone, run_id):
-        return Outcome(run_id, is_skipped=True)
     for attempt in range(_TRIES):
         try:
             with watcher.files(zone.files(run_id)) as progress:

@@ -9,7 +9,7 @@ import duckdb
 from rich.table import Table as Grid
 
 from lake.engines import single_threaded
-from lake.errors import EvidenceRejected
+from lake.errors import EvidenceRejected, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,8 @@ def relation(
 ) -> duckdb.DuckDBPyRelation:
     """The rows asked for, in the order of the table's key."""
     for name in columns:
-        table.column(name)
+        if name not in table.column_names:
+            raise EvidenceRejected(f"{table.full_name} has no column {name!r}", nearest(name, table.column_names))
     rows = lake.relation(single_threaded(), table, run_ids or None)
     order = [duckdb.ColumnExpression(name) for name in ("run_id", *table.key)]
     rows = rows.sort(*order).select(*(columns or table.column_names))

@@ -39,15 +39,14 @@ class Status:
 def status(lake: Lake, zone: LandingZone) -> Status:
     """Compare the landing zone with the lake; nothing is read that the lake knows already."""
     complete, incomplete = zone.run_ids()
-    snapshot = lake.snapshot(runs.TABLE)
+    fresh = bronze.fresh(lake, zone, complete)
     landed = {row["run_id"]: row for row in lake.scan(runs.TABLE).collect().to_dicts()}
     lines, notes = [], []
     has_faults = False
     for run_id in sorted({*complete, *landed}):
         state = "gone"
         if run_id in complete:
-            fresh = snapshot.has_seen(run_id, bronze.seen(zone, run_id))
-            state = "fresh" if fresh else "stale" if run_id in landed else "new"
+            state = "fresh" if run_id in fresh else "stale" if run_id in landed else "new"
             try:
                 manifest.parse(zone.manifest(run_id), f"{run_id}/{manifest.FILE_NAME}")
             except EvidenceRejected as error:

@@ -1,0 +1,112 @@
+"""What tests run in a process of its own: `python -m tests.lake.processes <job> <arguments>`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assets.bronze import materialise
+from bronze.limits import Limits
+from lake.landing_zone import LandingZone
+from lake.places import Place
+from lake.store import Lake
+from tests.lake.specimens import READINGS, readings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lake.store import Written
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def start(job: str, *arguments: str, options: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """Start a job in a new process; storage options are handed over as its first argument."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.lake.processes", job, json.dumps(dict(options or {})), *arguments],
+        cwd=ROOT,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def await_ready(*running: subprocess.Popen[str]) -> None:
+    """Wait until jobs say that they stand ready."""
+    for process in running:
+        if process.stdout is None or process.stdout.readline() != "ready\n":
+            raise AssertionError(process.communicate(timeout=10)[0])
+
+
+def release(*running: subprocess.Popen[str]) -> None:
+    """Wait until jobs stand ready, and let them all go at once."""
+    await_ready(*running)
+    for process in running:
+        if process.stdin is not None:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+
+
+def finish(*running: subprocess.Popen[str]) -> None:
+    """Wait for jobs to end; complain where one has failed."""
+    said = [process.communicate(timeout=120)[0] for process in running]
+    failed = [text for process, text in zip(running, said, strict=True) if process.returncode]
+    if failed:
+        raise AssertionError(f"{len(failed)} of {len(running)} processes failed, the first with:\n{failed[0]}")
+
+
+class NoPandas:
+    """Hides pandas, which only the developer's environment has, and which pyarrow takes a second to import."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Refuse pandas; leave every other module to the finders behind."""
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+
+def write(options: dict[str, str], root: str, run_id: str, power: str, rows: str, times: str) -> None:
+    """Replace a run's readings a number of times, once told to go; each row says who wrote it."""
+    lake = Lake(Place.of(root, options))
+    print("ready", flush=True)  # noqa: T201 - the other end of `release`
+    sys.stdin.readline()
+    for _ in range(int(times)):
+        lake.replace(READINGS, run_id, readings(run_id, [float(power)] * int(rows)), f"{int(power):064x}")
+
+
+class Announced(Lake):
+    """A lake that says so when it is about to commit."""
+
+    def commit(self, *arguments: Any, **named: Any) -> Written:
+        """Say so, and commit."""
+        print("commit", flush=True)  # noqa: T201 - a test waits for it
+        return super().commit(*arguments, **named)
+
+
+def land(options: dict[str, str], root: str, landing: str, run_id: str) -> None:
+    """Land a run into bronze."""
+    materialise(Announced(Place.of(root, options)), LandingZone(Place.of(landing, options)), run_id, Limits())
+
+
+def land_halfway(options: dict[str, str], landing: str, run_id: str, *paths: str) -> None:
+    """Copy files into the landing zone, and stand still after the first: something to kill."""
+    copy = shutil.copyfile
+
+    def copy_and_stop(source: Path, target: Path) -> None:
+        copy(source, target)
+        print("ready", flush=True)  # noqa: T201 - the other end of `release`
+        sys.stdin.readline()
+
+    shutil.copyfile = copy_and_stop  # type: ignore[assignment]
+    LandingZone(Place.of(landing, options)).land(run_id, {Path(path).name: Path(path) for path in paths}, "")
+
+
+if __name__ == "__main__":
+    sys.meta_path.insert(0, NoPandas())
+    job, given, *arguments = sys.argv[1:]
+    jobs: dict[str, Callable[..., None]] = {"write": write, "land": land, "land_halfway": land_halfway}
+    jobs[job](json.loads(given), *arguments)

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import obstore
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from assets.bronze import fresh as fresh_runs
+from assets.bronze import materialise
+from assets.catalogue import TABLES
+from bronze import source_files, trace_events
+from bronze.limits import Limits
+from lake.errors import ContractBroken, EvidenceRejected
+from lake.landing_zone import LandingZone
+from lake.places import Place
+from lake.store import Lake
+from tests.lake.processes import finish, release, start
+from tests.lake.specimens import FIRST, READINGS, digests, readings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BRONZE = [table for table in TABLES.values() if table.tier == "bronze"]
+RUN = "run-1"
+MANIFEST = 'regime = "cc_off"\n'
+
+
+def objects(zone: LandingZone) -> set[str]:
+    return {item["path"] for page in obstore.list(zone.place.store) for item in page}
+
+
+def test_a_remote_run_gives_the_same_content_as_a_local_one_and_a_second_run_writes_nothing(
+    remote_lake: Lake, remote_zone: LandingZone, lake: Lake, zone: LandingZone, files: dict[str, Path]
+) -> None:
+    for where in (zone, remote_zone):
+        where.land(RUN, files, MANIFEST)
+        assert where.run_ids() == ([RUN], [])
+    materialise(lake, zone, RUN, Limits())
+    assert RUN not in fresh_runs(remote_lake, remote_zone, [RUN])
+    first = materialise(remote_lake, remote_zone, RUN, Limits())
+    assert RUN in fresh_runs(remote_lake, remote_zone, [RUN])
+    assert digests(remote_lake, RUN, BRONZE) == digests(lake, RUN, BRONZE)
+
+    before = objects(LandingZone(remote_lake.place))
+    again = materialise(remote_lake, remote_zone, RUN, Limits())
+    assert [(each.is_changed, each.version) for each in again] == [(False, each.version) for each in first]
+    assert objects(LandingZone(remote_lake.place)) == before
+
+
+def test_landing_and_lake_may_be_of_different_kinds(
+    remote_zone: LandingZone, lake: Lake, files: dict[str, Path]
+) -> None:
+    remote_zone.land(RUN, files, MANIFEST)
+    materialise(lake, remote_zone, RUN, Limits())
+    assert lake.scan(trace_events.TABLE).collect().height == 120
+    outcomes = lake.scan(source_files.TABLE).sort("file_name").collect()["outcome"].to_list()
+    assert outcomes == ["rejected", "kept", "kept", "merged"]
+
+
+@pytest.mark.parametrize("run_ids", [None, ["a"], ["b", "a"], ["nobody"], []])
+def test_polars_and_duckdb_read_equal_frames_from_afar(remote_lake: Lake, run_ids: list[str] | None) -> None:
+    for run_id in ("a", "b"):
+        remote_lake.replace(READINGS, run_id, readings(run_id), FIRST)
+    order = ["run_id", "ordinal"]
+    by_polars = remote_lake.scan(READINGS, run_ids).sort(order).collect()
+    with duckdb.connect() as connection:
+        assert_frame_equal(remote_lake.relation(connection, READINGS, run_ids).pl().sort(order), by_polars)
+    wanted = [run_id for run_id in ("a", "b") if run_ids is None or run_id in run_ids]
+    assert by_polars.to_dicts() == [row for run_id in wanted for row in readings(run_id).to_pylist()]
+
+
+def test_a_remote_lake_whose_prefix_readers_would_take_for_a_partition_is_refused(
+    bucket: str, options: dict[str, str]
+) -> None:
+    with pytest.raises(ContractBroken, match="the lake cannot lie in"):
+        Lake(Place.of(f"{bucket}/env=prod/lake", options))
+
+
+def test_an_absent_remote_table_is_an_empty_one(remote_lake: Lake) -> None:
+    assert_frame_equal(remote_lake.scan(READINGS).collect(), pl.DataFrame(schema=READINGS.polars_schema))
+    with duckdb.connect() as connection:
+        assert remote_lake.relation(connection, READINGS, ["a"]).pl().is_empty()
+    assert remote_lake.snapshot(READINGS).version is None
+
+
+def test_remote_writers_of_one_run_leave_one_copy(remote_lake: Lake, options: dict[str, str]) -> None:
+    remote_lake.replace(READINGS, "same", readings("same"), FIRST)
+    running = [
+        start("write", str(remote_lake.place), "same", str(place), str(50 + place), "2", options=options)
+        for place in range(4)
+    ]
+    release(*running)
+    finish(*running)
+    rows = remote_lake.scan(READINGS).sort("ordinal").collect()
+    (power,) = set(rows["power_w"].to_list())
+    assert rows["ordinal"].to_list() == list(range(50 + int(power)))
+    assert remote_lake.snapshot(READINGS).is_made_from("same", f"{int(power):064x}")
+
+
+# -- the landing zone -----------------------------------------------------------------------------------------
+
+
+def test_an_existing_remote_run_is_refused(remote_zone: LandingZone, files: dict[str, Path]) -> None:
+    remote_zone.land(RUN, files, MANIFEST)
+    before = objects(remote_zone)
+    with pytest.raises(EvidenceRejected, match="already in the landing zone"):
+        remote_zone.land(RUN, {"other.json": files["r0.json"]}, MANIFEST)
+    assert objects(remote_zone) == before
+
+
+def test_what_an_interrupted_landing_left_is_no_run_and_never_becomes_part_of_one(
+    remote_zone: LandingZone, files: dict[str, Path]
+) -> None:
+    obstore.put(remote_zone.place.store, f"{RUN}/left-over.json", b"{}")
+    assert remote_zone.run_ids() == ([], [RUN])
+    try:
+        remote_zone.land(RUN, files, MANIFEST)
+    except EvidenceRejected:
+        assert remote_zone.run_ids() == ([], [RUN])
+    else:
+        assert {file.name for file in remote_zone.files(RUN)} == set(files)
+
+
+def test_two_landings_of_one_remote_run_at_once_are_never_mixed(
+    remote_zone: LandingZone, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, names = obstore.put, ("r0.json", "r1.json")
+    slow, quick = ({f"{who}-{name}": files[name] for name in names} for who in ("slow", "quick"))
+
+    def put_and_be_overtaken(store: Any, path: str, *rest: Any, **options: Any) -> Any:
+        written = put(store, path, *rest, **options)
+        monkeypatch.undo()
+        with contextlib.suppress(EvidenceRejected):
+            remote_zone.land(RUN, quick, MANIFEST)
+        return written
+
+    monkeypatch.setattr(obstore, "put", put_and_be_overtaken)
+    with contextlib.suppress(EvidenceRejected):
+        remote_zone.land(RUN, slow, MANIFEST)
+    assert {file.name for file in remote_zone.files(RUN)} in (set(slow), set(quick))
+
+
+def test_a_folder_in_a_remote_run_says_why_it_is_not_read(remote_zone: LandingZone, files: dict[str, Path]) -> None:
+    remote_zone.land(RUN, files, MANIFEST)
+    obstore.put(remote_zone.place.store, f"{RUN}/folder/inner.json", b"{}")
+    problems = {file.name: file.problem for file in remote_zone.files(RUN) if file.problem}
+    assert problems == {"folder": "it is a directory; a run's files lie side by side"}
+
+
+def test_a_remote_run_that_is_not_there_is_refused(remote_lake: Lake, remote_zone: LandingZone) -> None:
+    with pytest.raises(EvidenceRejected, match=r"nobody has no run\.toml"):
+        remote_zone.manifest("nobody")
+    with pytest.raises(EvidenceRejected, match="nobody"):
+        materialise(remote_lake, remote_zone, "nobody", Limits())

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import http.client
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assets.bronze import fresh as fresh_runs
+from assets.bronze import materialise
+from assets.catalogue import TABLES
+from bronze.limits import Limits
+from lake.errors import LakeError, SourceUnavailable
+from lake.landing_zone import LandingZone
+from lake.places import Place
+from lake.store import Lake
+from tests.lake.conftest import free_port, options_for
+from tests.lake.specimens import FIRST, READINGS, digests, readings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+RUN = "run-1"
+MANIFEST = 'regime = "cc_off"\n'
+BRONZE = [table for table in TABLES.values() if table.tier == "bronze"]
+
+
+class Gate(ThreadingHTTPServer):
+    """Stands before the object store and refuses the requests that fit a pattern of method and path."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int, beyond: str) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
+        self.beyond = beyond
+        self.refuses: str | None = None
+        self.refused_count = 0
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    # An answer goes out as one packet; in pieces it would wait 40 ms for each to be acknowledged.
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    server: Gate
+
+    def handle_any(self) -> None:
+        """Pass a request on, or refuse it."""
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        refuses = self.server.refuses
+        if refuses is not None and re.search(refuses, f"{self.command} {self.path}"):
+            self.server.refused_count += 1
+            self.answer(403, {}, b"<Error><Code>AccessDenied</Code></Error>")
+            return
+        connection = http.client.HTTPConnection(self.server.beyond)
+        connection.request(self.command, self.path, body, dict(self.headers))
+        response = connection.getresponse()
+        self.answer(response.status, dict(response.headers), response.read())
+        connection.close()
+
+    def answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        """Give an answer of known length."""
+        self.send_response(status)
+        for name, value in headers.items():
+            if name.lower() not in {"content-length", "transfer-encoding", "connection", "server", "date"}:
+                self.send_header(name, value)
+        length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(body))
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_any  # noqa: N815 - names of http.server
+
+
+@pytest.fixture
+def gate(options: dict[str, str]) -> Iterator[Gate]:
+    server = Gate(0, options["AWS_ENDPOINT_URL"].removeprefix("http://"))
+    worker = threading.Thread(target=server.serve_forever, args=(0.05,))
+    worker.start()
+    yield server
+    server.shutdown()
+    worker.join()
+    server.server_close()
+
+
+def check_explained(error: LakeError, place: str) -> None:
+    """An error that a person can use: one line, the place, and what to do."""
+    assert place in error.what
+    assert error.hint
+    assert re.search(r"[\n\x1b]", str(error)) is None
+    assert options_for(0)["AWS_SECRET_ACCESS_KEY"] not in str(error)
+
+
+# -- storage that is not there --------------------------------------------------------------------------------
+
+ASKED: dict[str, Callable[[Lake, LandingZone], object]] = {
+    "list the runs": lambda _, zone: zone.run_ids(),
+    "list a run": lambda _, zone: zone.files(RUN),
+    "read a manifest": lambda _, zone: zone.manifest(RUN),
+    "land a run": lambda _, zone: zone.land(RUN, {}, MANIFEST),
+    "look at a table": lambda lake, _: lake.snapshot(READINGS),
+    "write a table": lambda lake, _: lake.replace(READINGS, "a", readings(), FIRST),
+    "land into bronze": lambda lake, zone: materialise(lake, zone, RUN, Limits()),
+}
+
+
+def ask(what: str, options: dict[str, str]) -> LakeError:
+    """Put a question to places in a bucket that is not there."""
+    lake, zone = Lake(Place.of("s3://absent/lake", options)), LandingZone(Place.of("s3://absent/landing", options))
+    with pytest.raises(LakeError) as caught:
+        ASKED[what](lake, zone)
+    return caught.value
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_a_bucket_that_is_not_there_is_an_error_of_one_line_with_a_hint(what: str, options: dict[str, str]) -> None:
+    check_explained(ask(what, options), "s3://absent/")
+
+
+# Few of them: each waits for the store's own retries.
+@pytest.mark.parametrize("what", ["list the runs", "write a table", "land into bronze"])
+def test_a_server_that_is_not_there_is_a_transient_error_of_one_line_with_a_hint(what: str) -> None:
+    error = ask(what, options_for(free_port()))
+    assert isinstance(error, SourceUnavailable)
+    check_explained(error, "s3://absent/")
+
+
+# -- storage that refuses in the middle of the work -----------------------------------------------------------
+
+# In the order in which a run comes to them, so that each gets a little farther than the one before.
+MOMENTS = {
+    "listing the run": r"GET .*list-type=2.*landing",
+    "reading the manifest": r"GET .*/run\.toml",
+    "reading a trace": r"GET .*/r1\.json",
+    "reading the log": r"GET .*_delta_log",
+    "making a table": r"PUT .*_delta_log/0{20}\.json",
+    "putting a data file": r"PUT .*trace_events/run_id.*\.parquet",
+    "committing the events": r"PUT .*trace_events/_delta_log/0{19}1\.json",
+    "committing the run": r"PUT .*/runs/_delta_log/0{19}1\.json",
+}
+
+
+def test_refused_at_any_moment_a_run_ends_in_an_error_of_one_line_and_a_clean_run_mends_it(
+    gate: Gate, bucket: str, lake: Lake, zone: LandingZone, files: dict[str, Path]
+) -> None:
+    options = options_for(gate.server_port)
+    far_lake, far_zone = Lake(Place.of(f"{bucket}/lake", options)), LandingZone(Place.of(f"{bucket}/landing", options))
+    for where in (zone, far_zone):
+        where.land(RUN, files, MANIFEST)
+    for place, pattern in enumerate(MOMENTS.values()):
+        gate.refuses = pattern
+        with pytest.raises(LakeError) as caught:
+            materialise(far_lake, far_zone, RUN, Limits())
+        check_explained(caught.value, "s3://")
+        assert gate.refused_count > place
+        gate.refuses = None
+        assert RUN not in fresh_runs(far_lake, far_zone, [RUN])
+    materialise(far_lake, far_zone, RUN, Limits())
+    materialise(lake, zone, RUN, Limits())
+    assert RUN in fresh_runs(far_lake, far_zone, [RUN])
+    assert digests(far_lake, RUN, BRONZE) == digests(lake, RUN, BRONZE)

@@ -1,0 +1,240 @@
+"""The command as a person types it: one verb a test, in a process of its own where the exit status matters."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from pipelines.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from click.testing import Result
+
+_ROOT = Path(__file__).parent.parent.parent
+_SAMPLES = _ROOT / "samples"
+_TRACE = (
+    b'{"distributedInfo": {"backend": "nccl", "rank": %d, "world_size": 2}, "deviceProperties": [{"name": "GPU-X"}],'
+    b' "traceEvents": [{"ph": "X", "cat": "kernel", "name": "k%d", "pid": 0, "tid": 7, "ts": 1.5, "dur": 2.25}]}'
+)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> list[str]:
+    """Where the tests' own lake and landing zone are."""
+    return ["--lake", str(tmp_path / "lake"), "--landing", str(tmp_path / "landing")]
+
+
+@pytest.fixture
+def teetotal(places: list[str]) -> Callable[..., Result]:
+    """The command, in this process."""
+    return lambda *words: CliRunner().invoke(main, [*places, *words], catch_exceptions=False)
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> list[Path]:
+    """Two small traces of one job."""
+    paths = [tmp_path / f"job-r{rank}.json" for rank in (0, 1)]
+    for rank, path in enumerate(paths):
+        path.write_bytes(_TRACE % (rank, rank))
+    return paths
+
+
+def test_demo_lands_the_bundled_recordings_and_a_second_one_changes_nothing(
+    teetotal: Callable[..., Result],
+) -> None:
+    runs = sorted(path.parent.name for path in _SAMPLES.glob("*/run.toml"))
+    first = teetotal("demo")
+    assert first.exit_code == 0, first.output
+    assert all(f"{run}: " in first.output and "fresh" not in first.output for run in runs)
+    second = teetotal("demo")
+    assert second.exit_code == 0
+    assert all(f"{run}: fresh, nothing to do" in second.output for run in runs)
+    states = teetotal("status").output
+    assert states.count(" fresh ") == len(runs)
+
+
+def test_land_names_the_run_and_fills_in_what_the_files_say(
+    teetotal: Callable[..., Result], traces: list[Path], tmp_path: Path
+) -> None:
+    landed = teetotal("land", *map(str, traces), "--regime", "cc_off", "--set", "batch_size=64")
+    assert landed.exit_code == 0, landed.output
+    assert landed.output.startswith("landed job: 2 files")
+    manifest = (tmp_path / "landing" / "job" / "run.toml").read_text()
+    for line in ('regime = "cc_off"', "batch_size = 64", "world_size = 2", 'backend = "nccl"', 'gpu = "GPU-X"'):
+        assert line in manifest
+
+
+def test_what_is_typed_wins_over_the_run_toml_which_wins_over_the_files(
+    teetotal: Callable[..., Result], tmp_path: Path
+) -> None:
+    recorded = tmp_path / "recorded"
+    recorded.mkdir()
+    (recorded / "rank0.json").write_bytes(_TRACE % (0, 0))
+    (recorded / "run.toml").write_text('model = "M"\nbackend = "gloo"\nworld_size = 4\n[extra]\ncluster = "blue"\n')
+    assert teetotal("land", str(recorded), "--set", "world_size=8").exit_code == 0
+    manifest = (tmp_path / "landing" / "recorded" / "run.toml").read_text()
+    for line in ("world_size = 8", 'backend = "gloo"', 'gpu = "GPU-X"', '"cluster" = "blue"'):
+        assert line in manifest
+    assert teetotal("run").exit_code == 0
+    conflicts = teetotal("show", "bronze.runs", "--format", "json", "--columns", "conflicts").output
+    assert "world_size: the manifest says 8, the traces say 2" in conflicts
+    assert "backend: the manifest says gloo, the traces say nccl" in conflicts
+
+
+def test_ranks_in_folders_of_their_own_land_side_by_side(teetotal: Callable[..., Result], tmp_path: Path) -> None:
+    for rank in (0, 1):
+        folder = tmp_path / "job" / f"rank{rank}"
+        folder.mkdir(parents=True)
+        (folder / "trace.json").write_bytes(_TRACE % (rank, rank))
+    assert teetotal("land", str(tmp_path / "job")).exit_code == 0
+    assert {path.name for path in (tmp_path / "landing" / "job").iterdir()} == {
+        "rank0-trace.json",
+        "rank1-trace.json",
+        "run.toml",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("land", "nowhere.json"), "nowhere.json does not exist"),
+        (("land", "TRACE", "--run-id", "a/b"), "'a/b' cannot be a run id"),
+        (("land", "TRACE", "--set", "batch_size=many"), "batch_size: expected a whole number, found 'many'"),
+        (("land", "TRACE", "--set", "batchsize=1"), "did you mean 'batch_size'?"),
+        (("land", "TRACE", "--regime", "cc_of"), "did you mean 'cc_off'?"),
+        (("run", "no-such-run"), "no run 'no-such-run'"),
+        (("show", "bronze.trace_event"), "did you mean 'bronze.trace_events'?"),
+        (("show", "bronze.runs", "--columns", "regim"), "did you mean 'regime'?"),
+        (("show", "bronze.runs", "--run", "x' OR '1'='1"), "cannot be a run id"),
+    ],
+)
+def test_wrong_usage_is_one_line_that_says_what_to_do(
+    places: list[str], traces: list[Path], words: tuple[str, ...], said: str
+) -> None:
+    typed = [str(traces[0]) if word == "TRACE" else word for word in words]
+    done = _typed(*places, *typed)
+    assert done.returncode == 2
+    assert done.stderr.startswith("teetotal: ")
+    assert done.stderr.count("\n") == 1
+    assert said in done.stderr
+
+
+def test_a_run_is_not_landed_twice_under_one_name(teetotal: Callable[..., Result], traces: list[Path]) -> None:
+    assert teetotal("land", str(traces[0]), "--run-id", "a").exit_code == 0
+    again = teetotal("land", str(traces[1]), "--run-id", "a")
+    assert again.exit_code == 2
+    assert "already in the landing zone" in again.stderr
+
+
+def test_one_bad_manifest_fails_its_run_and_no_other(
+    teetotal: Callable[..., Result], traces: list[Path], tmp_path: Path
+) -> None:
+    for name in ("a", "b", "c"):
+        assert teetotal("land", str(traces[0]), "--run-id", name).exit_code == 0
+    (tmp_path / "landing" / "b" / "run.toml").write_text("batch_size = -1\n")
+    done = teetotal("run")
+    assert done.exit_code == 1
+    assert "a: 1 trace_events" in done.stdout
+    assert "c: 1 trace_events" in done.stdout
+    assert "b: failed: b/run.toml: batch_size: expected at least 1, found -1" in done.stderr
+    told = teetotal("status")
+    assert told.exit_code == 1
+    assert "batch_size: expected at least 1" in told.output
+
+
+def test_status_tells_new_fresh_stale_and_gone(
+    teetotal: Callable[..., Result], traces: list[Path], tmp_path: Path
+) -> None:
+    assert "nothing in" in teetotal("status").output
+    for name in ("a", "b"):
+        teetotal("land", str(traces[0]), "--run-id", name)
+    assert _states(teetotal) == {"a": "new", "b": "new"}
+    teetotal("run")
+    assert _states(teetotal) == {"a": "fresh", "b": "fresh"}
+    (tmp_path / "landing" / "a" / "notes.txt").write_text("not a trace")
+    for path in (tmp_path / "landing" / "b").iterdir():
+        path.unlink()
+    (tmp_path / "landing" / "b").rmdir()
+    assert _states(teetotal) == {"a": "stale", "b": "gone"}
+    teetotal("run")
+    told = teetotal("status").output
+    assert "a: notes.txt rejected: it is in no format that teetotal reads" in told
+
+
+def test_show_gives_the_same_rows_in_every_format(teetotal: Callable[..., Result], traces: list[Path]) -> None:
+    teetotal("land", *map(str, traces))
+    teetotal("run")
+    words = ("show", "bronze.trace_events", "--columns", "rank,name,ts_ns,duration_ns", "--format")
+    expected = [
+        {"rank": 0, "name": "k0", "ts_ns": 1500, "duration_ns": 2250},
+        {"rank": 1, "name": "k1", "ts_ns": 1500, "duration_ns": 2250},
+    ]
+    by_rank = lambda rows: sorted(rows, key=lambda row: row["rank"])  # noqa: E731 - the key is a source's digest
+    assert by_rank(json.loads(teetotal(*words, "json").stdout)) == expected
+    assert by_rank(pl.read_csv(teetotal(*words, "csv").stdout_bytes).to_dicts()) == expected
+    assert by_rank(pl.read_parquet(BytesIO(teetotal(*words, "parquet").stdout_bytes)).to_dicts()) == expected
+    drawn = teetotal(*words, "table").output
+    assert "k0" in drawn
+    assert "2 of 2 rows" in drawn
+
+
+def test_show_of_a_table_that_is_not_there_yet_is_empty(teetotal: Callable[..., Result]) -> None:
+    assert teetotal("show", "bronze.runs").output == "no rows\n"
+    assert json.loads(teetotal("show", "bronze.runs", "--format", "json").stdout) == []
+
+
+def test_a_terminal_sees_a_bar_with_bytes_and_rows(places: list[str], traces: list[Path]) -> None:
+    _typed(*places, "land", *map(str, traces))
+    screen, far_end = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", "from pipelines.cli import main; main()", *places, "run"],
+        cwd=_ROOT,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "160"},
+        stdout=subprocess.PIPE,
+        stderr=far_end,
+    ) as running:
+        os.close(far_end)
+        seen = _everything(screen)
+        assert running.wait() == 0
+    assert "job 1 of 1" in seen
+    assert "bytes" in seen
+    assert "1 rows" in seen
+
+
+def _everything(screen: int) -> str:
+    """All that was drawn, the escape sequences for colour left out."""
+    import re
+
+    seen = b""
+    while True:
+        try:
+            seen += os.read(screen, 65_536)
+        except OSError:  # the other end has closed
+            return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen.decode())
+
+
+def _typed(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from pipelines.cli import main; main()", *words],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _states(teetotal: Callable[..., Result]) -> dict[str, str]:
+    lines = teetotal("status").output.splitlines()[1:]
+    return {words[0]: words[1] for line in lines if len(words := line.split()) > 1 and not words[0].endswith(":")}
