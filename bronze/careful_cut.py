@@ -16,6 +16,7 @@ _PARTED = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*(?=\{)")
 _FOLLOWED = re.compile(rb"[ \t\r\n]*(?:[,\]]|\Z)")
 _FIRST_EVENTS_BYTES = 1 << 16
 _MARK_BYTES = 256
+_BROKEN_BYTES = 1 << 16
 # Where the next event begins (with one of its usual keys) or the array ends (before another member, or the end of the
 # document); used only to find the way again after something unreadable.
 _WAY_ON = re.compile(
@@ -103,15 +104,18 @@ def _next(window: Window, max_event_bytes: int) -> Piece | Stretch:
         return (mended(piece) or piece) if _SURROGATE.search(piece.text) else piece
     if length is not None:
         return _passed(window, length, "it is no JSON object")
-    ends = [_bracketed_length(window, tokens, max_event_bytes) for tokens in (_STRICT, _LOOSE) if is_object]
+    # Brackets are followed a little beyond the next likely event and no farther, or a trace of nothing but open ones
+    # would be read over and over.
+    way_on = window.search(_WAY_ON) if is_object else None
+    bound = min(max_event_bytes, _BROKEN_BYTES + (way_on[0] if way_on else 0))
+    ends = [_bracketed_length(window, tokens, bound) for tokens in (_STRICT, _LOOSE) if is_object]
     known = [end for end in ends if end is not None]
     if not known:
         return _lost(window, max_event_bytes)
     length = min(known)
     piece = _piece(window, length)
     better = mended(piece)
-    way_on = None if better or _is_sound(piece.text) else window.search(_WAY_ON)
-    if way_on is not None and 0 < way_on[0] < length:
+    if not better and way_on is not None and 0 < way_on[0] < length and not _is_sound(piece.text):
         # Its brackets only seemed to match: another event begins inside it.
         return _passed(window, way_on[0], _PASSED_OVER)
     window.drop(length)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import cache
 from importlib.resources import files
@@ -13,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bronze import careful_cut
-from bronze.kineto_arguments import ARGUMENTS
+from bronze.kineto_arguments import ARGUMENTS, Argument
 from bronze.trace_events import TABLE
 from lake.engines import single_threaded
 from lake.tables import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import duckdb
     import numpy.typing as npt
@@ -46,9 +47,20 @@ _CONTEXT = Context(prec=80)
 _LABELS = ("phase", "category", "name", "process_id", "thread_id", "flow_id", "binding_point", "scope")
 
 
+_RARE_QUERY = "SELECT json_transform(text, $rare_arguments) AS rare FROM events"
+_KEYS_QUERY = "SELECT len(json_keys(text)) AS keys FROM events"
+_COMMON = tuple(argument for argument in ARGUMENTS if argument.is_common)
+_RARE = tuple(argument for argument in ARGUMENTS if not argument.is_common)
+
+
 @cache
-def _query() -> str:
-    return files("bronze").joinpath("trace_events.sql").read_text("utf-8")
+def _query(name: str) -> str:
+    return files("bronze").joinpath(name).read_text("utf-8")
+
+
+def _structure(arguments: Iterable[Argument]) -> str:
+    """The JSON shape of arguments that the decoder is asked for."""
+    return json.dumps({source: _TYPES[argument.column.kind] for argument in arguments for source in argument.sources})
 
 
 class EventRows:
@@ -56,11 +68,13 @@ class EventRows:
 
     def __init__(self, base_ns: int) -> None:
         self._connection: duckdb.DuckDBPyConnection = single_threaded()
-        self._parameters = {
+        self._parameters: dict[str, object] = {
             "event": json.dumps(_EVENT),
-            "arguments": json.dumps(
-                {source: _TYPES[argument.column.kind] for argument in ARGUMENTS for source in argument.sources}
-            ),
+            "common": _structure(_COMMON),
+            "rare": "|".join(f'"{re.escape(source)}"' for argument in _RARE for source in argument.sources),
+            "base_ns": base_ns,
+        }
+        self._digits: dict[str, object] = {
             "ts_number": _NUMBER.format("ts"),
             "dur_number": _NUMBER.format("dur"),
             "base_ns": base_ns,
@@ -69,11 +83,17 @@ class EventRows:
 
     def decode(self, texts: pa.StringArray) -> pa.Table:
         """The columns that the texts themselves say; raises DuckDB's error where one is not JSON."""
-        return self._ask(_query(), texts, self._parameters)
+        decoded = self._ask(_query("trace_events.sql"), texts, self._parameters)
+        if pc.any(decoded.column("is_coarse")).as_py():
+            exact = self._ask(_query("trace_event_digits.sql"), texts, self._digits)
+            for name in ("ts_ns", "duration_ns"):
+                known = pc.coalesce(decoded.column(name), exact.column(name))
+                decoded = decoded.set_column(decoded.column_names.index(name), name, known)
+        return decoded
 
     def keys_count(self, texts: pa.StringArray) -> npt.NDArray[np.int64]:
         """How many keys each event has at its top level, doubled ones counted twice."""
-        answer = self._ask("SELECT len(json_keys(text)) AS keys FROM events", texts, {})
+        answer = self._ask(_KEYS_QUERY, texts, {})
         return np.asarray(answer.column("keys").to_numpy(), np.int64)
 
     def _ask(self, query: str, texts: pa.StringArray, parameters: dict[str, object]) -> pa.Table:
@@ -83,13 +103,27 @@ class EventRows:
         finally:
             self._connection.unregister("events")
 
+    def _rare(self, decoded: pa.Table) -> dict[str, pa.Array]:
+        """The arguments that few events have, decoded from those alone; null for all others."""
+        places = np.flatnonzero(pc.fill_null(decoded.column("has_rare"), False).to_numpy())
+        if not len(places):
+            kinds = {name: TABLE.arrow_schema.field(name).type for name in (a.column.name for a in _RARE)}
+            return {name: pa.nulls(decoded.num_rows, kind) for name, kind in kinds.items()}
+        texts = _whole(decoded.column("args").take(pa.array(places)))
+        answer = self._ask(_RARE_QUERY, texts, {"rare_arguments": _structure(_RARE)})
+        indices = np.full(decoded.num_rows, -1, np.int64)
+        indices[places] = np.arange(len(places))
+        spread = pa.array(indices, mask=indices < 0)
+        return {name: array.take(spread) for name, array in _arguments(_RARE, _whole(answer.column("rare"))).items()}
+
     def rows(
         self, decoded: pa.Table, offsets: npt.NDArray[np.int64], residue: Sequence[str | None] | None
     ) -> pa.RecordBatch:
         """Complete decoded columns to rows of the table, numbered on from the last."""
         count = decoded.num_rows
-        columns = {name: _whole(decoded.column(name)) for name in decoded.column_names if name != "known"}
-        columns |= _known(decoded)
+        columns = {name: _whole(decoded.column(name)) for name in decoded.column_names[: len(_EVENT)]}
+        columns |= _arguments(_COMMON, _whole(decoded.column("common")))
+        columns |= self._rare(decoded)
         columns["ordinal"] = pa.array(np.arange(self.count, self.count + count, dtype=np.int64))
         columns["offset_bytes"] = pa.array(offsets)
         columns["residue"] = pa.nulls(count, pa.string()) if residue is None else pa.array(residue, pa.string())
@@ -149,14 +183,14 @@ def colons_in_labels(decoded: pa.Table) -> int:
     )
 
 
-def _known(decoded: pa.Table) -> dict[str, pa.Array]:
-    fields = _whole(decoded.column("known"))
+def _arguments(arguments: Iterable[Argument], fields: pa.StructArray) -> dict[str, pa.Array]:
+    """One array an argument, from whichever of its source names is there."""
     found = dict(zip((field.name for field in fields.type), fields.flatten(), strict=True))
     return {
         argument.column.name: found[argument.sources[0]]
         if len(argument.sources) == 1
         else pc.coalesce(*(found[source] for source in argument.sources))
-        for argument in ARGUMENTS
+        for argument in arguments
     }
 
 

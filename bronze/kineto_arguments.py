@@ -15,6 +15,7 @@ class Argument:
 
     column: Column
     sources: tuple[str, ...]
+    is_common: bool
 
 
 def _load() -> tuple[int, tuple[Argument, ...]]:
@@ -23,6 +24,7 @@ def _load() -> tuple[int, tuple[Argument, ...]]:
         Argument(
             Column(entry["column"], Kind(entry["kind"]), entry["meaning"], nullable=True),
             tuple(entry["sources"]),
+            entry.get("is_common", False),
         )
         for entry in document["argument"]
     )

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
@@ -181,10 +181,9 @@ def test_show_gives_the_same_rows_in_every_format(teetotal: Callable[..., Result
         {"rank": 0, "name": "k0", "ts_ns": 1500, "duration_ns": 2250},
         {"rank": 1, "name": "k1", "ts_ns": 1500, "duration_ns": 2250},
     ]
-    by_rank = lambda rows: sorted(rows, key=lambda row: row["rank"])  # noqa: E731 - the key is a source's digest
-    assert by_rank(json.loads(teetotal(*words, "json").stdout)) == expected
-    assert by_rank(pl.read_csv(teetotal(*words, "csv").stdout_bytes).to_dicts()) == expected
-    assert by_rank(pl.read_parquet(BytesIO(teetotal(*words, "parquet").stdout_bytes)).to_dicts()) == expected
+    assert _by_rank(json.loads(teetotal(*words, "json").stdout)) == expected
+    assert _by_rank(pl.read_csv(teetotal(*words, "csv").stdout_bytes).to_dicts()) == expected
+    assert _by_rank(pl.read_parquet(BytesIO(teetotal(*words, "parquet").stdout_bytes)).to_dicts()) == expected
     drawn = teetotal(*words, "table").output
     assert "k0" in drawn
     assert "2 of 2 rows" in drawn
@@ -233,6 +232,11 @@ def _typed(*words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+def _by_rank(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in an order that does not hang on the digests of their sources."""
+    return sorted(rows, key=lambda row: row["rank"])
 
 
 def _states(teetotal: Callable[..., Result]) -> dict[str, str]:
