@@ -54,8 +54,13 @@ _RARE = tuple(argument for argument in ARGUMENTS if not argument.is_common)
 
 
 @cache
-def _query(name: str) -> str:
-    return files("bronze").joinpath(name).read_text("utf-8")
+def _events_query() -> str:
+    return files("bronze").joinpath("trace_events.sql").read_text("utf-8")
+
+
+@cache
+def _digits_query() -> str:
+    return files("bronze").joinpath("trace_event_digits.sql").read_text("utf-8")
 
 
 def _structure(arguments: Iterable[Argument]) -> str:
@@ -83,9 +88,9 @@ class EventRows:
 
     def decode(self, texts: pa.StringArray) -> pa.Table:
         """The columns that the texts themselves say; raises DuckDB's error where one is not JSON."""
-        decoded = self._ask(_query("trace_events.sql"), texts, self._parameters)
+        decoded = self._ask(_events_query(), texts, self._parameters)
         if pc.any(decoded.column("is_coarse")).as_py():
-            exact = self._ask(_query("trace_event_digits.sql"), texts, self._digits)
+            exact = self._ask(_digits_query(), texts, self._digits)
             for name in ("ts_ns", "duration_ns"):
                 known = pc.coalesce(decoded.column(name), exact.column(name))
                 decoded = decoded.set_column(decoded.column_names.index(name), name, known)

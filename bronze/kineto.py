@@ -8,23 +8,15 @@ fails that goes through the careful cut, which parses event by event, repairs wh
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from bronze import careful_cut
+from bronze import careful_cut, fast_cut
 from bronze.envelope import Envelope, next_key, next_value, skip_value
-from bronze.event_rows import (
-    KEYS,
-    EventRows,
-    argument_bytes,
-    carried_count,
-    carried_counts,
-    colons_in_labels,
-    exact_times,
-)
+from bronze.event_rows import KEYS, EventRows, carried_counts, exact_times
 from bronze.window import Window
 from lake.errors import EvidenceRejected
 
@@ -41,10 +33,7 @@ _MORE = re.compile(rb'[ \t\r\n]*,?[ \t\r\n]*\{[ \t\r\n]*"')
 _AFTER = re.compile(rb"[ \t\r\n\x00]*")
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _LOOKAHEAD_BYTES = 1 << 20
-_SCAN_BYTES = 1 << 18
 _STRETCHES = 4096
-_COLON = np.uint16(ord(":") << 8)
-_Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 # Microseconds since 1970 have sixteen digits; times that count from a base of this century have at most fourteen.
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*"?([0-9]+)')
 _EPOCH_DIGITS = 16
@@ -121,7 +110,9 @@ class KinetoReader:
             self.is_complete = not self._is_cut_short
         if first not in {b"{", b"["} or not self._array_seen:
             what = (
-                "it is JSON without trace events" if first in {b"{", b"["} else f"it begins with {self._first_bytes()}"
+                "it is JSON without a traceEvents array"
+                if first in {b"{", b"["}
+                else f"it begins with {self._first_bytes()}"
             )
             raise NotATrace(f"it is in no format that teetotal reads: {what}")
         self._report_the_rest()
@@ -263,32 +254,8 @@ class KinetoReader:
         return self._base_behind() or 0
 
     def _fast(self, rows: EventRows, length: int, parted: bytes) -> pa.RecordBatch | None:
-        """Cut the next bytes where events are parted as before, and accept the rows only if no key is missing."""
-        data = np.frombuffer(self._window.view(length), np.uint8)
-        lead = self._window.match(_BETWEEN)
-        start = 0 if lead is None else lead[1]
-        has_escapes = self._window.has(b"\\", length)
-        if data[start] != ord("{") or (has_escapes and self._window.has(b"\\u00", length)):
-            return None
-        colons = _colons_in(data)
-        marks = _partings(data, parted)
-        starts = np.concatenate((np.array([start]), marks + 1 + len(parted)))
-        edges = np.append(starts, length).astype(np.int32)
-        texts = pa.StringArray.from_buffers(len(starts), pa.py_buffer(edges), pa.py_buffer(data))
-        commas = marks + 1 + parted.index(b",")
-        data[commas] = ord(" ")  # so that each event is one JSON document, with blanks behind it
-        try:
-            texts.validate(full=True)
-            decoded = rows.decode(texts)
-        except (duckdb.Error, UnicodeDecodeError, pa.ArrowInvalid):
-            return None
-        finally:
-            data[commas] = ord(",")
-        missing = colons - carried_count(decoded) - sum(map(_colons_in, argument_bytes(decoded)))
-        # A name may hold a colon that looks like a key's; with escapes about, that is for the careful cut to say.
-        if missing and (has_escapes or missing != colons_in_labels(decoded)):
-            return None
-        return rows.rows(decoded, starts.astype(np.int64) + self._window.offset, None)
+        """The rows of the next bytes by the fast cut, if every key in them is found again."""
+        return fast_cut.rows_of(self._window, rows, length, parted)
 
     def _careful(self, rows: EventRows, pieces: list[Piece | Stretch]) -> pa.RecordBatch | None:
         """Decode what the careful cut gave; an event that the decoder refuses after all is unreadable."""
@@ -353,30 +320,3 @@ class KinetoReader:
         self._report(careful_cut.stretch(self._window.offset, 0, reason, b""))
         self._is_cut_short = True
         self.is_complete = False
-
-
-def _partings(data: _Bytes, parted: bytes) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """Where a closing brace is followed by the parting and an opening brace."""
-    pattern = b"}" + parted + b"{"
-    last = len(data) - len(pattern) + 1
-    found = []
-    for start in range(0, last, _SCAN_BYTES):
-        marks = np.flatnonzero(data[start : min(start + _SCAN_BYTES, last)] == pattern[0]) + start
-        for place in range(1, len(pattern)):
-            marks = marks[data[marks + place] == pattern[place]]
-        found.append(marks)
-    return np.concatenate(found) if found else np.zeros(0, np.intp)
-
-
-def _colons_in(region: Any) -> int:
-    """How many colons follow a quote, white space or a control character: each key has one, texts may add some."""
-    if not len(region):
-        return 0
-    data = np.frombuffer(region, np.uint8)
-    count = 0
-    # Two bytes at a time, once from an even and once from an odd place: one comparison finds a pair.
-    for first in (0, 1):
-        pairs = data[first : first + (len(data) - first) // 2 * 2].view("<u2")
-        for start in range(0, len(pairs), _SCAN_BYTES):
-            count += int(np.count_nonzero(pairs[start : start + _SCAN_BYTES] - _COLON <= ord('"')))
-    return count

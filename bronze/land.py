@@ -256,7 +256,8 @@ def _base_in_tail(fetched: Fetched, limits: Limits) -> int | None:
     """Look for the base time at the end of the file, where older recorders wrote it."""
     last = deque(Inflated(fetched.blocks(), limits), maxlen=_TAIL_BLOCKS)
     found = _BASE_IN_TAIL.findall(b"".join(last))
-    return int(found[-1]) % MOST_BASE_NS if found else None  # only a guess: the reader finds out
+    base_ns = int(found[-1]) if found else MOST_BASE_NS
+    return base_ns if base_ns < MOST_BASE_NS else None
 
 
 def _digest(parts: object) -> str:

@@ -6,8 +6,6 @@ import random
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import and_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import RemoveAction
 
+from lake.contract import declared, matches, partitions
 from lake.digest import combine
 from lake.errors import ContractBroken, SourceUnavailable
 from lake.identity import slug
@@ -70,11 +69,11 @@ class Lake:
 
     def replace(self, table: Table, run_id: str, frame: Any, made_from: str, seen: str | None = None) -> Written:
         """Replace a run's partition by a frame (anything that speaks Arrow), sorted by the table's key."""
-        rows = _declared(table, pa.table(frame), run_id)
+        rows = declared(table, pa.table(frame), run_id)
         rows = rows.sort_by([(name, "ascending") for name in table.key])
         with self.stage(table, run_id) as stage:
-            for values in _partitions(table, rows):
-                part = rows.filter(_matches(values)) if values else rows
+            for values in partitions(table, rows):
+                part = rows.filter(matches(values)) if values else rows
                 unit = stage.unit()
                 for batch in part.select(table.file_schema.names).combine_chunks().to_batches(_BATCH_ROWS):
                     unit.write(batch)
@@ -266,55 +265,6 @@ class Snapshot:
     def version(self) -> int | None:
         """The Delta version; none where the table does not exist yet."""
         return None if self._handle is None else self._handle.version()
-
-
-def _declared(table: Table, rows: pa.Table, run_id: str) -> pa.Table:
-    """Refuse rows that are not of the declared schema; change how text is laid out, never a value."""
-    expected = {field.name: field.type for field in table.arrow_schema}
-    missing = [name for name in expected if name not in rows.column_names]
-    unknown = [name for name in rows.column_names if name not in expected]
-    doubled = sorted({name for name in rows.column_names if rows.column_names.count(name) > 1})
-    if doubled:
-        raise ContractBroken(f"{table.full_name}: the frame has {', '.join(doubled)} more than once")
-    if missing or unknown:
-        raise ContractBroken(
-            f"{table.full_name} wants columns {', '.join(expected)}; missing: {', '.join(missing) or 'none'}; "
-            f"not declared: {', '.join(unknown) or 'none'}"
-        )
-    columns = []
-    for name, kind in expected.items():
-        column = rows.column(name)
-        if column.type != kind:
-            if not (pa.types.is_string(kind) and _is_text(column.type)):
-                raise ContractBroken(f"{table.full_name}.{name} is declared {kind}, the frame has {column.type}")
-            column = column.cast(kind)
-        columns.append(column)
-    checked = pa.table(columns, schema=table.arrow_schema)
-    strangers = pc.unique(checked.column("run_id")).to_pylist()
-    if strangers not in ([], [run_id]):
-        raise ContractBroken(f"{table.full_name}: rows of {strangers} do not belong into the partition of {run_id}")
-    for name in table.partition_by:
-        if checked.column(name).null_count:
-            raise ContractBroken(
-                f"{table.full_name}.{name} may not be null, {checked.column(name).null_count} rows are"
-            )
-    return checked
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return kind in {pa.string(), pa.large_string(), pa.string_view()}
-
-
-def _partitions(table: Table, rows: pa.Table) -> list[dict[str, Any]]:
-    inner = [name for name in table.partition_by if name != "run_id"]
-    if not inner or not rows.num_rows:
-        return [{}] if rows.num_rows else []
-    values: list[dict[str, Any]] = rows.select(inner).group_by(inner).aggregate([]).to_pylist()
-    return values
-
-
-def _matches(values: dict[str, Any]) -> pc.Expression:
-    return reduce(and_, (pc.field(name) == value for name, value in values.items()))
 
 
 def _seen_id(run_id: str) -> str:

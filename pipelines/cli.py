@@ -173,9 +173,9 @@ Recorded on one NVIDIA H200 with confidential computing off; the `tee` runs seal
 (regime sw_per_hop_aesgcm), the `plain` runs take the same path without crypto. samples/README.md says more.
 
 The tables are a Delta lake in {chosen.lake}. Look around:
-  teetotal status
-  teetotal show bronze.runs
-  teetotal show bronze.trace_events --run {run_ids[-1]} --columns ts_ns,duration_ns,category,name"""
+  {sys.argv[0]} status
+  {sys.argv[0]} show bronze.runs
+  {sys.argv[0]} show bronze.trace_events --run {run_ids[-1]} --columns ts_ns,duration_ns,category,name"""
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from functools import cache, partial
 from itertools import pairwise
@@ -295,6 +296,16 @@ def _places(data: bytes) -> list[_Place]:
     return places
 
 
+def _is_all_of(row: dict[str, Any], data: bytes) -> bool:
+    """Whether a row that the standard library would not read is made from exactly these bytes."""
+    if row["residue"] is not None:
+        return bool(data.decode("utf-8", "backslashreplace") == row["residue"])
+    try:
+        return isinstance(json.loads(re.sub(rb",\s*(?=[}\]])", b"", data)), dict)
+    except ValueError:
+        return False
+
+
 def _unaccounted(data: bytes, first: int, found: Reading) -> list[bytes]:
     """What lies between events and unreadable stretches and is neither blank nor punctuation nor in the envelope."""
     ends = {stretch.offset: stretch.offset + stretch.length for stretch in found.unreadable if stretch.length}
@@ -305,11 +316,7 @@ def _unaccounted(data: bytes, first: int, found: Reading) -> list[bytes]:
         try:
             ends[start] = _event_at(data, start).end
         except ValueError:  # no JSON of the standard library's: it ends where its own text does
-            ends[start] = next(
-                end
-                for end in range(start + 1, len(data) + 1)
-                if data[start:end].decode("utf-8", "backslashreplace") == row["residue"]
-            )
+            ends[start] = next(end for end in range(start + 2, len(data) + 1) if _is_all_of(row, data[start:end]))
     starts = sorted(ends)
     assert all(ends[start] <= following for start, following in pairwise(starts)), "two of them overlap"
     edges = [first, *(ends[start] for start in starts)]

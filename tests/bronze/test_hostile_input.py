@@ -180,3 +180,4 @@ def test_bytes_that_are_not_utf8_cost_no_event(beside: Beside) -> None:
     company = beside(data.replace(b"CAFE", b"caf\xe9"))
     assert company.names() == ["x", "caf\ufffd", "y"]
     assert company.residues() == [None, '{"name": "caf\\xe9", "args": {"caf\\xe9": 1}}', None]
+    assert isinstance(json.loads(str(company.landed.file("bad.json")["envelope"])), dict)

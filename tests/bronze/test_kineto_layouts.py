@@ -150,7 +150,8 @@ def test_objects_among_the_arguments_are_not_events(separators: tuple[str, str])
 
 
 @pytest.mark.parametrize(
-    "name", ["},\n  {", "},{", "}, {", '{"ph": "X"}', "]", '"]}', "\\", '\\"', '":', " :", '": "', "a\\"]
+    "name",
+    ["},\n  {", "},{", "}, {", '{"ph": "X"}', "]", '"]}', "\\", '\\"', '":', " :", '": "', "a\\", "🙂", "\U0010ffff"],
 )
 @pytest.mark.parametrize("separators", [(",", ":"), (",\n  ", ": ")])
 def test_names_that_look_like_structure_are_names(name: str, separators: tuple[str, str]) -> None:

@@ -1,0 +1,64 @@
+"""Whether a frame keeps to its declaration, and which partitions it falls into."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.errors import ContractBroken
+
+if TYPE_CHECKING:
+    from lake.tables import Table
+
+
+def declared(table: Table, rows: pa.Table, run_id: str) -> pa.Table:
+    """Refuse rows that are not of the declared schema; change how text is laid out, never a value."""
+    expected = {field.name: field.type for field in table.arrow_schema}
+    missing = [name for name in expected if name not in rows.column_names]
+    unknown = [name for name in rows.column_names if name not in expected]
+    doubled = sorted({name for name in rows.column_names if rows.column_names.count(name) > 1})
+    if doubled:
+        raise ContractBroken(f"{table.full_name}: the frame has {', '.join(doubled)} more than once")
+    if missing or unknown:
+        raise ContractBroken(
+            f"{table.full_name} wants columns {', '.join(expected)}; missing: {', '.join(missing) or 'none'}; "
+            f"not declared: {', '.join(unknown) or 'none'}"
+        )
+    columns = []
+    for name, kind in expected.items():
+        column = rows.column(name)
+        if column.type != kind:
+            if not (pa.types.is_string(kind) and _is_text(column.type)):
+                raise ContractBroken(f"{table.full_name}.{name} is declared {kind}, the frame has {column.type}")
+            column = column.cast(kind)
+        columns.append(column)
+    checked = pa.table(columns, schema=table.arrow_schema)
+    strangers = pc.unique(checked.column("run_id")).to_pylist()
+    if strangers not in ([], [run_id]):
+        raise ContractBroken(f"{table.full_name}: rows of {strangers} do not belong into the partition of {run_id}")
+    for name in table.partition_by:
+        if checked.column(name).null_count:
+            raise ContractBroken(
+                f"{table.full_name}.{name} may not be null, {checked.column(name).null_count} rows are"
+            )
+    return checked
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return kind in {pa.string(), pa.large_string(), pa.string_view()}
+
+
+def partitions(table: Table, rows: pa.Table) -> list[dict[str, Any]]:
+    inner = [name for name in table.partition_by if name != "run_id"]
+    if not inner or not rows.num_rows:
+        return [{}] if rows.num_rows else []
+    values: list[dict[str, Any]] = rows.select(inner).group_by(inner).aggregate([]).to_pylist()
+    return values
+
+
+def matches(values: dict[str, Any]) -> pc.Expression:
+    return reduce(and_, (pc.field(name) == value for name, value in values.items()))
