@@ -16,7 +16,8 @@ _PARTED = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*(?=\{)")
 _FOLLOWED = re.compile(rb"[ \t\r\n]*(?:[,\]]|\Z)")
 _FIRST_EVENTS_BYTES = 1 << 16
 _MARK_BYTES = 256
-_BROKEN_BYTES = 1 << 16
+_LONG_BYTES = 1 << 18
+_BROKEN_BYTES = 1 << 12
 # Where the next event begins (with one of its usual keys) or the array ends (before another member, or the end of the
 # document); used only to find the way again after something unreadable.
 _WAY_ON = re.compile(
@@ -24,14 +25,18 @@ _WAY_ON = re.compile(
     rb'|(?=\]\s*(?:,\s*"(?:[^"\\]|\\.){0,80}"\s*:|\}\s*\Z)))'
 )
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _STRICT = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],]', re.DOTALL)
 # A text that holds bare quotes ends at the first quote that is followed as the end of a text is: by a colon, a closing
 # bracket, or a comma and the next key.
 _LOOSE = re.compile(rb'"(?:[^"\\]|\\.|"(?!\s*(?::|\}|\]|,\s*"|,\s*[{\[])))*"|[{}\[\],]', re.DOTALL)
 _LOOSE_TEXT = re.compile(_LOOSE.pattern.partition(rb"|[{}")[0].decode(), re.DOTALL)
 _NO_NUMBER = re.compile(r"(?<=[:\[,\s])-?(?:inf|nan)(?=[\s,\]}])", re.IGNORECASE)
+_COMMA_TOO_MANY = re.compile(r",(?=\s*[}\]])")
 _PASSED_OVER = "it is no JSON, and was passed over up to the next event"
 _BARE_QUOTE = re.compile(r'(?<!\\)((?:\\\\)*)"')
+_BACKSLASHED = r'\1\\"'
+_UNLAWFUL = re.compile(r'[\x00-\x1f"]|\\u[dD]')
 _CLOSED_BY = {b"}": b"{", b"]": b"["}
 
 
@@ -101,7 +106,7 @@ def _next(window: Window, max_event_bytes: int) -> Piece | Stretch:
     length = parsed_length(window, max_event_bytes)
     if length is not None and is_object:
         piece = _take(window, length)
-        return (mended(piece) or piece) if _SURROGATE.search(piece.text) else piece
+        return (mended(piece) or piece) if _SURROGATE.search(_PAIR.sub("", piece.text)) else piece
     if length is not None:
         return _passed(window, length, "it is no JSON object")
     # Brackets are followed a little beyond the next likely event and no farther, or a trace of nothing but open ones
@@ -115,11 +120,13 @@ def _next(window: Window, max_event_bytes: int) -> Piece | Stretch:
     length = min(known)
     piece = _piece(window, length)
     better = mended(piece)
-    if not better and way_on is not None and 0 < way_on[0] < length and not _is_sound(piece.text):
+    if better or _is_sound(piece.text):
+        window.drop(length)
+        return better or piece
+    if way_on is not None and 0 < way_on[0] < length:
         # Its brackets only seemed to match: another event begins inside it.
         return _passed(window, way_on[0], _PASSED_OVER)
-    window.drop(length)
-    return better or piece
+    return _passed(window, length, "it is no JSON")
 
 
 def _passed(window: Window, length: int, reason: str) -> Stretch:
@@ -159,6 +166,8 @@ def parsed_length(window: Window, max_bytes: int) -> int | None:
             may_go_on = error.msg.startswith("Unterminated") or error.pos >= held - BEGINNING_BYTES
             if is_all or not may_go_on or size >= max_bytes:
                 return None
+            if size >= _LONG_BYTES and window.search(_WAY_ON) is not None:
+                return None  # so long a text with the next event inside it is an open one
         except RecursionError:
             return None
         else:
@@ -221,8 +230,8 @@ def _piece(window: Window, length: int) -> Piece:
 
 
 def _is_sound(text: str) -> bool:
-    """Whether a text is JSON but for numbers that are none (inf, nan), which the decoder takes."""
-    return isinstance(_parsed(_NO_NUMBER.sub("null", text)), dict)
+    """Whether a text is JSON but for what the decoder takes all the same: inf, nan, and a comma too many."""
+    return isinstance(_parsed(_COMMA_TOO_MANY.sub("", _NO_NUMBER.sub("null", text))), dict)
 
 
 def mended(piece: Piece) -> Piece | None:
@@ -235,9 +244,11 @@ def mended(piece: Piece) -> Piece | None:
 
 
 def _escaped(match: re.Match[str]) -> str:
-    inside = _BARE_QUOTE.sub(r'\1\\"', match[0][1:-1])
+    inside = match[0][1:-1]
+    if _UNLAWFUL.search(inside) is None:
+        return match[0]
     try:
-        text = json.loads(f'"{inside}"', strict=False)
+        text = _LENIENT.decode(f'"{_BARE_QUOTE.sub(_BACKSLASHED, inside)}"')
     except ValueError:
         return match[0]
     return json.dumps(text.encode("utf-8", "replace").decode("utf-8"), ensure_ascii=False)
@@ -259,3 +270,4 @@ def numbers(text: str) -> dict[str, object]:
 _STRICT_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 # Numbers are not needed here, only where they end: keep them as text, however long they are.
 _DECODER = json.JSONDecoder(parse_float=str, parse_int=str)
+_LENIENT = json.JSONDecoder(strict=False)

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from bronze.careful_cut import parsed_length, printable
+from bronze.careful_cut import parsed_length
 
 if TYPE_CHECKING:
     from bronze.window import Window
@@ -67,7 +67,7 @@ def next_value(window: Window, max_bytes: int) -> str | None:
     length = parsed_length(window, max_bytes)
     if length is None:
         return None
-    value = printable(window.copy(length))
+    value = window.copy(length).decode("utf-8", "replace")
     window.drop(length)
     return value
 
