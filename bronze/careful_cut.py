@@ -109,24 +109,28 @@ def _next(window: Window, max_event_bytes: int) -> Piece | Stretch:
         return (mended(piece) or piece) if _SURROGATE.search(_PAIR.sub("", piece.text)) else piece
     if length is not None:
         return _passed(window, length, "it is no JSON object")
+    return _broken(window, max_event_bytes) if is_object else _lost(window, max_event_bytes)
+
+
+def _broken(window: Window, max_event_bytes: int) -> Piece | Stretch:
+    """An object that is no JSON: the shortest stretch that can be mended or decoded, else what to pass over."""
     # Brackets are followed a little beyond the next likely event and no farther, or a trace of nothing but open ones
     # would be read over and over.
-    way_on = window.search(_WAY_ON) if is_object else None
-    bound = min(max_event_bytes, _BROKEN_BYTES + (way_on[0] if way_on else 0))
-    ends = [_bracketed_length(window, tokens, bound) for tokens in (_STRICT, _LOOSE) if is_object]
-    known = [end for end in ends if end is not None]
-    if not known:
-        return _lost(window, max_event_bytes)
-    length = min(known)
-    piece = _piece(window, length)
-    better = mended(piece)
-    if better or _is_sound(piece.text):
-        window.drop(length)
-        return better or piece
-    if way_on is not None and 0 < way_on[0] < length:
-        # Its brackets only seemed to match: another event begins inside it.
-        return _passed(window, way_on[0], _PASSED_OVER)
-    return _passed(window, length, "it is no JSON")
+    way_on = window.search(_WAY_ON)
+    next_event = way_on[0] if way_on is not None and way_on[0] > 0 else None
+    bound = min(max_event_bytes, _BROKEN_BYTES + (next_event or 0))
+    found = {next_event, *(_bracketed_length(window, tokens, bound) for tokens in (_STRICT, _LOOSE))}
+    ends = sorted(end for end in found if end is not None)
+    for end in ends:
+        piece = _piece(window, end)
+        # A longer stretch may hold a list of objects that only look like events; mending it would join events.
+        better = mended(piece) if end == ends[0] else None
+        if better or _is_sound(piece.text):
+            window.drop(end)
+            return better or piece
+    if next_event is not None:
+        return _passed(window, next_event, _PASSED_OVER)
+    return _passed(window, ends[0], "it is no JSON") if ends else _lost(window, max_event_bytes)
 
 
 def _passed(window: Window, length: int, reason: str) -> Stretch:
