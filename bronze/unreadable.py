@@ -17,7 +17,7 @@ TABLE = Table(
     tier="bronze",
     name="unreadable",
     grain="One row per stretch of a source file that no reader could parse.",
-    key=("source_sha256", "offset_bytes", "length_bytes"),
+    key=("source_sha256", "offset_bytes", "length_bytes", "reason"),
     columns=(
         RUN_ID,
         text("source_sha256", "The source file, by the digest of its bytes as they landed."),

@@ -89,7 +89,7 @@ def _reasons(lake: Lake) -> list[str]:
     return [
         *(f"{run}: {name} {outcome}: {reason}" for run, name, outcome, reason in files.iter_rows()),
         *(
-            f"{run}: {count:,} stretches ({length:,} bytes) unreadable: {reason}"
+            f"{run}: {count:,} {'stretch' if count == 1 else 'stretches'} ({length:,} bytes) unreadable: {reason}"
             for run, reason, count, length in stretches.iter_rows()
         ),
         *(f"{run}: {count:,} events keep their own text in `residue`" for run, count in residues.iter_rows()),

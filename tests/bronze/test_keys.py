@@ -1,0 +1,20 @@
+"""The declared key of every bronze table is one: no two rows of a run share it, whatever the run held."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+from assets.catalogue import TABLES
+from tests.bronze.traces import GOOD
+
+if TYPE_CHECKING:
+    from tests.conftest import LandFiles
+
+
+def test_keys_are_unique_in_every_bronze_table(land_files: LandFiles) -> None:
+    land_files({"good.json": GOOD, "twin.json": GOOD, "cut.json.gz": gzip.compress(GOOD)[:-40], "notes.txt": b"hello"})
+    for table in (table for table in TABLES.values() if table.tier == "bronze"):
+        rows = land_files.lake.scan(table).collect()
+        assert len(rows), table.full_name
+        assert rows.select(*{"run_id", *table.key}).is_unique().all(), table.full_name
