@@ -59,7 +59,12 @@ def next_key(window: Window) -> str | None:
     if found is None:
         return None
     window.drop(found[1])
-    return found[2].decode("utf-8", "replace")
+    key = found[2].decode("utf-8", "replace")
+    try:
+        json.loads(f'"{key}"')
+    except ValueError:
+        return json.dumps(key)[1:-1]  # it is no JSON as it stands: escape what is wrong with it
+    return key
 
 
 def next_value(window: Window, max_bytes: int) -> str | None:

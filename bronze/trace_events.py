@@ -39,7 +39,7 @@ TABLE = Table(
         text(
             "residue",
             "The event's own text, where the columns beside it do not carry all of it (unknown, doubled or null "
-            "keys, values of another type, repaired JSON).",
+            "keys, times that are none, repaired JSON).",
             nullable=True,
             repeats=False,
         ),
