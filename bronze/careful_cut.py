@@ -7,21 +7,23 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from bronze.window import BETWEEN
+
 if TYPE_CHECKING:
     from bronze.window import Window
 
 BEGINNING_BYTES = 64
-_BETWEEN = re.compile(rb"[ \t\r\n,]*")
 _PARTED = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*(?=\{)")
 _FOLLOWED = re.compile(rb"[ \t\r\n]*(?:[,\]]|\Z)")
 _FIRST_EVENTS_BYTES = 1 << 16
 _MARK_BYTES = 256
 _LONG_BYTES = 1 << 18
 _BROKEN_BYTES = 1 << 12
+EVENT_BEGINS = rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:'
 # Where the next event begins (with one of its usual keys) or the array ends (before another member, or the end of the
 # document); used only to find the way again after something unreadable.
 _WAY_ON = re.compile(
-    rb'\s*(?:,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)'
+    rb"\s*(?:,\s*(?=" + EVENT_BEGINS + rb")"
     rb'|(?=\]\s*(?:,\s*"(?:[^"\\]|\\.){0,80}"\s*:|\}\s*\Z)))'
 )
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -78,7 +80,7 @@ def joined(first: Stretch, second: Stretch) -> Stretch:
 
 def parting(window: Window) -> bytes | None:
     """What stands between the first event and the second, if both are there and well formed."""
-    window.skip(_BETWEEN)
+    window.skip(BETWEEN)
     window.fill(_FIRST_EVENTS_BYTES)
     length = parsed_length(window, _FIRST_EVENTS_BYTES)
     found = None if length is None else window.match(_PARTED, length)
@@ -92,7 +94,7 @@ def cut(
     pieces: list[Piece | Stretch] = []
     last = window.offset + until
     while window.offset < last:
-        byte = window.skip(_BETWEEN)
+        byte = window.skip(BETWEEN)
         if byte in {b"]", b""}:
             return pieces, True
         window.fill(lookahead_bytes)

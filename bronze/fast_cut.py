@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -10,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from bronze.event_rows import argument_bytes, carried_count, colons_in_labels
+from bronze.window import BETWEEN
 
 if TYPE_CHECKING:
     from bronze.event_rows import EventRows
     from bronze.window import Window
 
-_BETWEEN = re.compile(rb"[ \t\r\n,]*")
 _SCAN_BYTES = 1 << 18
 _COLON = np.uint16(ord(":") << 8)
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -24,7 +23,7 @@ _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 def rows_of(window: Window, rows: EventRows, length: int, parted: bytes) -> pa.RecordBatch | None:
     """The rows of the window's first bytes; none where the cut, the JSON or the count of keys is not right."""
     data = np.frombuffer(window.view(length), np.uint8)
-    lead = window.match(_BETWEEN)
+    lead = window.match(BETWEEN)
     start = 0 if lead is None else lead[1]
     has_escapes = window.has(b"\\", length)
     if data[start] != ord("{") or (has_escapes and window.has(b"\\u00", length)):

@@ -17,7 +17,7 @@ import pyarrow as pa
 from bronze import careful_cut, fast_cut
 from bronze.envelope import Envelope, next_key, next_value, skip_value
 from bronze.event_rows import KEYS, EventRows, carried_counts, exact_times
-from bronze.window import Window
+from bronze.window import BETWEEN, Window
 from lake.errors import EvidenceRejected
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from bronze.limits import Limits
 
 _BEFORE = re.compile(rb"\xef\xbb\xbf[ \t\r\n]*|[ \t\r\n]*")
-_BETWEEN = re.compile(rb"[ \t\r\n,]*")
-_EVENT_OR_NONE = re.compile(rb'\]|\{\s*(?:\}|"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
+_EVENT_OR_NONE = re.compile(rb"\]|\{\s*\}|" + careful_cut.EVENT_BEGINS)
 _MORE = re.compile(rb'[ \t\r\n]*,?[ \t\r\n]*\{[ \t\r\n]*"')
 _AFTER = re.compile(rb"[ \t\r\n\x00]*")
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -121,7 +120,7 @@ class KinetoReader:
 
     def _begins_with_an_event(self) -> bool:
         """Whether a bare array is one of events: many other things begin with a bracket."""
-        self._window.skip(_BETWEEN)
+        self._window.skip(BETWEEN)
         length = careful_cut.parsed_length(self._window, self._limits.max_event_bytes)
         first = careful_cut.numbers(self._window.copy(length or 0).decode("utf-8", "replace"))
         return not KEYS.isdisjoint(first) or self._window.match(_EVENT_OR_NONE) is not None
@@ -134,7 +133,7 @@ class KinetoReader:
         """Read the members of the document up to the next event array; false at the document's end."""
         window = self._window
         while True:
-            byte = window.skip(_BETWEEN)
+            byte = window.skip(BETWEEN)
             if byte in {b"}", b""}:
                 window.drop(len(byte))
                 self.is_complete = bool(byte) and not self._is_cut_short

@@ -19,8 +19,9 @@ from bronze.envelope import Envelope
 from bronze.file_report import FileReport, Rows, settled
 from bronze.inflate import Inflated
 from bronze.kineto import MOST_BASE_NS, KinetoReader, NotATrace
-from bronze.manifest import FILE_NAME, parse
+from bronze.manifest import parse
 from lake.errors import EvidenceRejected
+from lake.identity import MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -120,7 +121,7 @@ async def land_run(
     progress: Progress,
 ) -> Landed:
     """Land all files of a run; a file that cannot be read is reported, and the others go on."""
-    claims = parse(manifest, f"{run_id}/{FILE_NAME}")
+    claims = parse(manifest, f"{run_id}/{MANIFEST}")
     desk = _Desk(events, stretches, limits, progress)
     budget = _Budget(limits.bytes_in_flight)
     claimed: set[str] = set()

@@ -9,10 +9,9 @@ from datetime import date, time
 from typing import Any
 
 from lake.errors import EvidenceRejected, nearest
-from lake.identity import is_slug
+from lake.identity import MANIFEST, is_slug
 from lake.tables import Column, Kind
 
-FILE_NAME = "run.toml"
 SCHEMA = 1
 REGIMES = (
     "cc_off",
@@ -103,7 +102,7 @@ def parse(data: bytes, where: str) -> Manifest:
 def claim_from_text(name: str, value: str) -> str | int | float:
     """The value of a claim as a person types it after `--set name=`."""
     if name not in _BY_NAME:
-        raise EvidenceRejected(f"{_shown(name)} is not a field of {FILE_NAME}", nearest(name, _BY_NAME))
+        raise EvidenceRejected(f"{_shown(name)} is not a field of {MANIFEST}", nearest(name, _BY_NAME))
     kind = _BY_NAME[name].kind
     try:
         return int(value) if kind is Kind.INT64 else float(value) if kind is Kind.FLOAT64 else value

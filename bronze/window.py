@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# What may stand between two elements of an array or two members of an object.
+BETWEEN = re.compile(rb"[ \t\r\n,]*")
 _BLANK = re.compile(rb"[ \t\r\n]*")
 
 

@@ -6,6 +6,8 @@ import re
 
 from lake.errors import EvidenceRejected
 
+# The file that makes a directory of the landing zone a run.
+MANIFEST = "run.toml"
 _SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 

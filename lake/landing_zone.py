@@ -16,7 +16,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError
 
 from lake.errors import EvidenceRejected
-from lake.identity import is_slug, slug
+from lake.identity import MANIFEST, is_slug, slug
 from lake.places import reaching
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from lake.places import Place
 
-MANIFEST = "run.toml"
 _CLAIM = ".landing"
 _BLOCK_BYTES = 1 << 20
 

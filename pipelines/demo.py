@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from bronze import trace_events
-from bronze.manifest import FILE_NAME
 from lake.errors import EvidenceRejected
+from lake.identity import MANIFEST
 
 if TYPE_CHECKING:
     from lake.landing_zone import LandingZone
@@ -20,14 +20,14 @@ _SAMPLES = Path(__file__).parent.parent / "samples"
 
 def land_samples(zone: LandingZone) -> list[str]:
     """Land every bundled run that is not in the landing zone yet; give the ids of all of them."""
-    recordings = sorted(path.parent for path in _SAMPLES.glob(f"*/{FILE_NAME}"))
+    recordings = sorted(path.parent for path in _SAMPLES.glob(f"*/{MANIFEST}"))
     if not recordings:
         raise EvidenceRejected(f"no recordings in {_SAMPLES}", "run the demo from a checkout of the repository")
     present, _ = zone.run_ids()
     for recording in recordings:
         if recording.name not in present:
-            files = {path.name: path for path in sorted(recording.iterdir()) if path.name != FILE_NAME}
-            zone.land(recording.name, files, (recording / FILE_NAME).read_text("utf-8"))
+            files = {path.name: path for path in sorted(recording.iterdir()) if path.name != MANIFEST}
+            zone.land(recording.name, files, (recording / MANIFEST).read_text("utf-8"))
     return [recording.name for recording in recordings]
 
 

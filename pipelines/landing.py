@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from bronze.land import peek
-from bronze.manifest import FILE_NAME, Manifest, claim_from_text, parse
+from bronze.manifest import Manifest, claim_from_text, parse
 from lake.errors import EvidenceRejected
-from lake.identity import is_slug, slug
+from lake.identity import MANIFEST, is_slug, slug
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ def land(
 ) -> tuple[str, Manifest, int]:
     """Put files into the landing zone as one run; what is typed wins over its `run.toml`, which wins over its files."""
     files = _named(paths)
-    own = files.pop(FILE_NAME, None)
+    own = files.pop(MANIFEST, None)
     if not files:
         raise EvidenceRejected(
             f"no file to land in {', '.join(map(str, paths))}", "name files, or a directory of files"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from lake.store import Lake
     from lake.tables import Table
 
-FORMATS = ("table", "csv", "json", "parquet")
 _BATCH_ROWS = 65_536
 _CELL_WIDTH = 60
 

@@ -10,6 +10,7 @@ import polars as pl
 from assets import bronze
 from bronze import manifest, runs, source_files, unreadable
 from lake.errors import EvidenceRejected
+from lake.identity import MANIFEST
 
 if TYPE_CHECKING:
     from lake.landing_zone import LandingZone
@@ -24,7 +25,7 @@ _COUNTS = {
 }
 
 
-_RULE = f"it needs a name of letters, digits, '_', '.', '-' and a {manifest.FILE_NAME} inside"
+_RULE = f"it needs a name of letters, digits, '_', '.', '-' and a {MANIFEST} inside"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def status(lake: Lake, zone: LandingZone) -> Status:
         if run_id in complete:
             state = "fresh" if run_id in fresh else "stale" if run_id in landed else "new"
             try:
-                manifest.parse(zone.manifest(run_id), f"{run_id}/{manifest.FILE_NAME}")
+                manifest.parse(zone.manifest(run_id), f"{run_id}/{MANIFEST}")
             except EvidenceRejected as error:
                 state, has_faults = "invalid", True
                 notes.append(f"{run_id}: {error}")

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, settings
 from assets.bronze import materialise
 from bronze import runs, source_files, trace_events, unreadable
 from bronze.limits import Limits
-from lake.landing_zone import MANIFEST, LandingZone
+from lake.identity import MANIFEST
+from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lake.errors import EvidenceRejected, LakeError, SourceUnavailable
-from lake.landing_zone import MANIFEST, LandingZone
+from lake.identity import MANIFEST
+from lake.landing_zone import LandingZone
 from lake.places import Place
 from tests.lake.processes import await_ready, start
 from tests.lake.specimens import files_under
