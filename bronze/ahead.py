@@ -1,23 +1,23 @@
-"""Doing the next bit of work while the last is being used: a bounded number of bytes ahead, in a thread beside."""
+"""Doing the next bit of work while the last is being used: a bounded number of bits ahead, in a thread beside."""
 
 from __future__ import annotations
 
 import queue
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_BLOCKS_AHEAD = 4
+Bit = TypeVar("Bit")
 
 
-def ahead(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same blocks, made in another thread; at most a few wait, and an error arrives where it would have."""
-    waiting: queue.Queue[bytes | BaseException | None] = queue.Queue(_BLOCKS_AHEAD)
+def ahead(bits: Iterable[Bit], most: int = 4) -> Iterator[Bit]:
+    """The same bits, made in another thread; at most a few wait, and an error arrives where it would have."""
+    waiting: queue.Queue[Bit | BaseException | None] = queue.Queue(most)
     is_abandoned = threading.Event()
 
-    def put(item: bytes | BaseException | None) -> bool:
+    def put(item: Bit | BaseException | None) -> bool:
         while not is_abandoned.is_set():
             try:
                 waiting.put(item, timeout=0.1)
@@ -28,15 +28,15 @@ def ahead(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
     def work() -> None:
         try:
-            for block in blocks:
-                if not put(block):
+            for bit in bits:
+                if not put(bit):
                     return
-        except BaseException as error:  # noqa: BLE001 - handed over to the thread that uses the blocks
+        except BaseException as error:  # noqa: BLE001 - handed over to the thread that uses the bits
             put(error)
         else:
             put(None)
 
-    worker = threading.Thread(target=work, name="inflate-ahead", daemon=True)
+    worker = threading.Thread(target=work, name="ahead", daemon=True)
     worker.start()
     try:
         while (item := waiting.get()) is not None:

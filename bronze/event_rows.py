@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from bronze import careful_cut
 from bronze.kineto_arguments import ARGUMENTS, Argument
 from bronze.trace_events import TABLE
-from lake.engines import single_threaded
+from lake.connections import single_threaded
 from lake.tables import Kind
 
 if TYPE_CHECKING:

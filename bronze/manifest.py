@@ -37,6 +37,7 @@ CLAIMS = (
     _claim("batch_size", Kind.INT64, "Samples per rank and step.", minimum=1),
     _claim("sequence_length", Kind.INT64, "Tokens per sample.", minimum=1),
     _claim("world_size", Kind.INT64, "Ranks of the job.", minimum=1),
+    _claim("nodes_count", Kind.INT64, "Hosts of the job.", minimum=1),
     _claim("parallelism", Kind.TEXT, "How the work is split over ranks, for example ddp."),
     _claim("backend", Kind.TEXT, "Collective backend, for example nccl or gloo."),
     _claim("bucket_cap_mib", Kind.FLOAT64, "Cap of a gradient bucket in MiB.", minimum=0),
@@ -46,13 +47,14 @@ CLAIMS = (
     _claim("torch_version", Kind.TEXT, "PyTorch."),
     _claim("nccl_version", Kind.TEXT, "NCCL."),
     _claim("host_cpu", Kind.TEXT, "Host processor."),
+    _claim("warmup_steps_count", Kind.INT64, "Recorded steps at the start that are warm-up.", minimum=0),
     _claim("baseline", Kind.TEXT, "Run id of the twin without a TEE."),
     _claim("repeat_of", Kind.TEXT, "Run id that this run repeats unchanged, for the A/A noise floor."),
     _claim("recorded_at", Kind.TEXT, "When it was recorded, ISO 8601."),
     _claim("host", Kind.TEXT, "Host name.", sensitive=True),
     _claim("owner", Kind.TEXT, "Who ran it.", sensitive=True),
     _claim("job", Kind.TEXT, "Job name or id.", sensitive=True),
-    _claim("note", Kind.TEXT, "Anything a reader should know.", sensitive=True),
+    _claim("note", Kind.TEXT, "Anything a reader should know.", sensitive=True, is_free_text=True),
 )
 _BY_NAME = {claim.name: claim for claim in CLAIMS}
 _MOST_SHOWN = 120

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lake.errors import ContractBroken
 
 if TYPE_CHECKING:
-    from lake.tables import Table
+    from lake.tables import Column, Table
 
 
 def declared(table: Table, rows: pa.Table, run_id: str) -> pa.Table:
@@ -45,7 +45,25 @@ def declared(table: Table, rows: pa.Table, run_id: str) -> pa.Table:
             raise ContractBroken(
                 f"{table.full_name}.{name} may not be null, {checked.column(name).null_count} rows are"
             )
+    for column in table.columns:
+        _within(table, column, checked.column(column.name))
     return checked
+
+
+def _within(table: Table, column: Column, values: pa.ChunkedArray) -> None:
+    """Refuse values outside the declared range or set: an engine that wrapped around must not go unseen."""
+    if column.one_of:
+        strange = {value for value in pc.unique(values).to_pylist() if value is not None} - set(column.one_of)
+        if strange:
+            raise ContractBroken(f"{table.full_name}.{column.name} may not be {min(strange)!r}")
+    if column.minimum is None and column.maximum is None:
+        return
+    found = pc.min_max(values).as_py()
+    low, high = found["min"], found["max"]
+    if column.minimum is not None and low is not None and low < column.minimum:
+        raise ContractBroken(f"{table.full_name}.{column.name} is at least {column.minimum}; a row has {low}")
+    if column.maximum is not None and high is not None and high > column.maximum:
+        raise ContractBroken(f"{table.full_name}.{column.name} is at most {column.maximum}; a row has {high}")
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -1,17 +1,106 @@
-"""DuckDB connections that do what teetotal asks and nothing else."""
+"""The engines that run our transforms: each reads tables of the lake as frames, and gives rows back as Arrow."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 import duckdb
+import narwhals as nw
 
-_QUIET: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "preserve_insertion_order": "true",
-    "threads": "1",
-}
+from lake.connections import all_cores
+from lake.errors import ContractBroken, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from lake.frames import Frame
+    from lake.store import Lake
+    from lake.tables import Table
 
 
-def single_threaded() -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB for one worker: rows come out in the order in which they went in."""
-    return duckdb.connect(":memory:", config=_QUIET)
+class Engine(Protocol):
+    """One way to run a transform; which one makes no difference to what comes out."""
+
+    name: str
+
+    def read(self, lake: Lake, table: Table, run_ids: Sequence[str]) -> Frame:
+        """Some runs of a table."""
+        ...
+
+    def wrap(self, rows: pa.Table) -> Frame:
+        """Rows at hand, as a frame that can be joined with what was read."""
+        ...
+
+    def rows(self, frame: Frame) -> pa.Table:
+        """Run the plan."""
+        ...
+
+
+class PolarsEngine:
+    """Polars, the default: quick on one machine."""
+
+    name = "polars"
+
+    def read(self, lake: Lake, table: Table, run_ids: Sequence[str]) -> Frame:
+        """A lazy scan of the table's files."""
+        return nw.from_native(lake.scan(table, run_ids))
+
+    def wrap(self, rows: pa.Table) -> Frame:
+        """The same memory, without a copy where Polars can read it."""
+        import polars as pl
+
+        return nw.from_native(pl.DataFrame(rows).lazy())
+
+    def rows(self, frame: Frame) -> pa.Table:
+        """Run the plan in batches, on all cores."""
+        from polars.exceptions import PolarsError
+
+        try:
+            return frame.to_native().collect(engine="streaming").to_arrow()
+        except PolarsError as error:
+            raise _broken(self.name, error) from error
+
+
+class DuckDBEngine:
+    """DuckDB, with a connection of its own: slower here, sparing with memory, and a second opinion."""
+
+    name = "duckdb"
+
+    def __init__(self) -> None:
+        self._connection = all_cores()
+
+    def read(self, lake: Lake, table: Table, run_ids: Sequence[str]) -> Frame:
+        """A relation over the table's files."""
+        return nw.from_native(lake.relation(self._connection, table, run_ids))
+
+    def wrap(self, rows: pa.Table) -> Frame:
+        """A relation over the same memory."""
+        return nw.from_native(self._connection.from_arrow(rows))
+
+    def rows(self, frame: Frame) -> pa.Table:
+        """Run the query."""
+        try:
+            return frame.collect("pyarrow").to_native()
+        except duckdb.Error as error:
+            raise _broken(self.name, error) from error
+
+
+def _broken(engine: str, error: Exception) -> ContractBroken:
+    """What went wrong, without the engine's own text: that may quote values that are to be sealed."""
+    return ContractBroken(
+        f"{engine} could not compute this: {type(error).__name__}",
+        "try another engine with --engine; if both fail, it is a fault of teetotal: please report it",
+    )
+
+
+_ENGINES = {engine.name: engine for engine in (PolarsEngine, DuckDBEngine)}
+ENGINES = tuple(_ENGINES)
+
+
+def engine(name: str) -> Engine:
+    """The engine of that name; a wrong one is answered with the nearest right one."""
+    if name not in _ENGINES:
+        raise ContractBroken(f"there is no engine {name!r}", nearest(name, ENGINES))
+    return _ENGINES[name]()

@@ -24,6 +24,7 @@ from lake.places import reaching
 from lake.tables import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from lake.places import Place
@@ -50,7 +51,7 @@ class Staged:
 
 
 class Unit:
-    """A writer of one data file: rows in key order, checked against the declaration, digested as they pass."""
+    """A writer of one data file: rows in key order, checked, sealed and digested as they pass."""
 
     def __init__(self, stage: Stage, spool: Path) -> None:
         self._stage = stage
@@ -76,6 +77,7 @@ class Unit:
                 )
         if not batch.num_rows:
             return
+        batch = self._stage.seal(batch)
         if self._writer is None:
             self._writer = _writer(self._spool, self._stage.table)
         self._digest.update(batch)
@@ -128,9 +130,12 @@ class Unit:
 class Stage:
     """The stage of one partition: holds its lock, its spool directory and its finished units."""
 
-    def __init__(self, place: Place, table: Table, run_id: str) -> None:
+    def __init__(
+        self, place: Place, table: Table, run_id: str, seal: Callable[[pa.RecordBatch], pa.RecordBatch]
+    ) -> None:
         self.table = table
         self.run_id = run_id
+        self.seal = seal
         self._place = place
         self._units: list[Staged] = []
         self._settled: set[str] = set()
@@ -161,6 +166,11 @@ class Stage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._exits.close()
+
+    @property
+    def spool(self) -> Path:
+        """A folder for what is needed on the way; it is emptied when the stage ends, or by the next one."""
+        return self._spool
 
     def unit(self) -> Unit:
         """Open a data file."""
@@ -224,15 +234,20 @@ def _writer(path: Path, table: Table) -> pq.ParquetWriter:
         table.file_schema,
         compression="zstd",
         compression_level=1,
-        use_dictionary=[column.name for column in columns if column.kind is Kind.TEXT and column.repeats],
-        write_statistics=[column.name for column in columns if column.name in table.key],
+        # The tokens of free text never repeat.
+        use_dictionary=[
+            column.name
+            for column in columns
+            if column.kind is Kind.TEXT and column.repeats and not (column in table.sealed and column.is_free_text)
+        ],
+        write_statistics=[column.name for column in columns if column.name in (*table.key, *table.indexed)],
         column_encoding={c.name: "DELTA_BINARY_PACKED" for c in columns if c.kind in {Kind.INT32, Kind.INT64}},
         store_schema=False,
     )
 
 
 def _stats(path: Path, table: Table) -> str:
-    """The statistics that let a reader skip a file: row count, and the range of each key column."""
+    """The statistics that let a reader skip a file: row count, and the range of each key or indexed column."""
     footer = pq.read_metadata(path)
     lows: dict[str, Any] = {}
     highs: dict[str, Any] = {}
@@ -240,7 +255,7 @@ def _stats(path: Path, table: Table) -> str:
         for index in range(footer.num_columns):
             column = footer.row_group(group).column(index)
             name = column.path_in_schema
-            if name in table.key and column.statistics is not None and column.statistics.has_min_max:
+            if name in (*table.key, *table.indexed) and column.statistics is not None and column.statistics.has_min_max:
                 lows[name] = min(lows.get(name, column.statistics.min), column.statistics.min)
                 highs[name] = max(highs.get(name, column.statistics.max), column.statistics.max)
     return json.dumps({"numRecords": footer.num_rows, "minValues": lows, "maxValues": highs, "nullCount": {}})

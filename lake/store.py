@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import random
+import tempfile
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import RemoveAction
 
 from lake.contract import declared, matches, partitions
+from lake.datasets import dataset
 from lake.digest import combine
 from lake.errors import ContractBroken, SourceUnavailable
 from lake.identity import slug
 from lake.places import reaching
+from lake.sealing import TOKEN, seal, unseal
+from lake.snapshot import Snapshot, held, label, mark_of, seen_id
 from lake.staging import Stage, Staged
+from lake.tables import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     import duckdb
     import polars as pl
+    from pyarrow.dataset import Dataset
 
+    from lake.keyring import Keyring
     from lake.places import Place
     from lake.tables import Table
 
@@ -51,85 +61,87 @@ class Written:
 
 
 class Lake:
-    """All tables under one root; every write replaces the partition of one run, whole, in one commit."""
+    """All tables under one root; every write replaces the partition of one run, whole, in one commit.
 
-    def __init__(self, place: Place) -> None:
+    The keyring is asked for only when a table with sealed columns is written or revealed.
+    """
+
+    def __init__(self, place: Place, keyring: Callable[[], Keyring] | None = None) -> None:
         if set(place.root) & _PATTERNS:
             raise ContractBroken(
                 f"the lake cannot lie in {place.root}: readers would take part of that path for a pattern",
                 f"choose a path without {' '.join(sorted(_PATTERNS))}",
             )
         self.place = place
+        self._keyring = keyring
 
     # -- writing ------------------------------------------------------------------------------------------
 
     def stage(self, table: Table, run_id: str) -> Stage:
         """Open a stage for one partition: units are written aside, nothing is visible until `commit`."""
-        return Stage(self.place, table, slug(run_id))
+        run_id = slug(run_id)
+        sealed = partial(seal, table, run_id=run_id, keyring=self._keys(table)) if table.sealed else _as_it_is
+        return Stage(self.place, table, run_id, sealed)
 
     def replace(self, table: Table, run_id: str, frame: Any, made_from: str, seen: str | None = None) -> Written:
         """Replace a run's partition by a frame (anything that speaks Arrow), sorted by the table's key."""
-        rows = declared(table, pa.table(frame), run_id)
-        rows = rows.sort_by([(name, "ascending") for name in table.key])
         with self.stage(table, run_id) as stage:
-            for values in partitions(table, rows):
-                part = rows.filter(matches(values)) if values else rows
-                unit = stage.unit()
-                for batch in part.select(table.file_schema.names).combine_chunks().to_batches(_BATCH_ROWS):
-                    unit.write(batch)
-                unit.finish(**values)
+            self.add(stage, frame)
             return self.commit(stage, made_from, seen)
+
+    def add(self, stage: Stage, frame: Any) -> None:
+        """Put a frame's rows on a stage, sorted by the table's key: one data file for each of its inner partitions."""
+        table = stage.table
+        rows = declared(table, pa.table(frame), stage.run_id).combine_chunks()
+        parts = partitions(table, rows)
+        for values in parts:
+            part = rows if len(parts) == 1 else rows.filter(matches(values)).combine_chunks()
+            order = pc.sort_indices(part, sort_keys=[(name, "ascending") for name in table.key])
+            part = part.select(table.file_schema.names)
+            unit = stage.unit()
+            for first in range(0, part.num_rows, _BATCH_ROWS):
+                for batch in part.take(order.slice(first, _BATCH_ROWS)).combine_chunks().to_batches():
+                    unit.write(batch)
+            unit.finish(**values)
 
     def commit(self, stage: Stage, made_from: str, seen: str | None = None) -> Written:
         """Make a stage's units the run's partition in one commit; write nothing where it holds them already."""
-        units = stage.units
         # One application id per run: a second writer of the same run conflicts, writers of other runs do not.
-        marks = {stage.run_id: _mark(made_from)}
-        marks |= {} if seen is None else {_seen_id(stage.run_id): _mark(seen)}
+        marks = {stage.run_id: mark_of(made_from)}
+        marks |= {} if seen is None else {seen_id(stage.run_id): mark_of(seen)}
         for attempt in range(_TRIES):
             handle = self._open_or_create(stage.table)
-            held = _held(handle, stage.table, [stage.run_id])
-            wanted = {unit.path: unit for unit in units}
-            adds = [unit.add_action() for path, unit in wanted.items() if path not in held]
-            with reaching(f"{self._uri(stage.table)} could not be written to"):
-                for unit in units:
-                    if unit.path not in held:
-                        stage.settle(unit)
-            removes = [_remove(path, size, values) for path, (size, values) in held.items() if path not in wanted]
-            written = Written(
-                table=stage.table.full_name,
-                run_id=stage.run_id,
-                rows=sum(unit.rows for unit in units),
-                bytes=sum(unit.bytes for unit in units),
-                files=len(units),
-                content_sha256=_content(units),
-                version=handle.version(),
-                is_changed=bool(adds or removes),
-            )
-            if not written.is_changed and all(handle.transaction_version(app) == mark for app, mark in marks.items()):
+            actions, written = self._exchange(handle, stage)
+            if not actions and all(handle.transaction_version(app) == mark for app, mark in marks.items()):
                 return written
-            if seen is None and handle.transaction_version(_seen_id(stage.run_id)) is not None:
-                marks[_seen_id(stage.run_id)] = 0  # it is no longer what was seen then
-            properties = CommitProperties(
-                custom_metadata={
-                    "teetotal.run_id": stage.run_id,
-                    "teetotal.content_sha256": written.content_sha256,
-                    "teetotal.made_from_sha256": made_from,
-                },
-                app_transactions=[Transaction(app, mark) for app, mark in marks.items()],
-            )
+            if seen is None and handle.transaction_version(seen_id(stage.run_id)) is not None:
+                marks[seen_id(stage.run_id)] = 0  # it is no longer what was seen then
             try:
-                with reaching(f"{self._uri(stage.table)} could not be committed to"):
-                    _commit(handle, [*removes, *adds], stage.table, properties)
+                return self._commit(handle, stage, actions, written, marks, {"made_from_sha256": made_from})
             except _Outrun:
-                time.sleep(random.uniform(0, 0.02 * (attempt + 1)))  # noqa: S311 - jitter, not a secret
-                continue
-            handle.update_incremental()
-            return replace(written, version=handle.version())
-        raise SourceUnavailable(
-            f"{stage.table.full_name}, run {stage.run_id}: {_TRIES} commits in a row lost to other writers",
-            "run it again when fewer writers are at work on this lake",
-        )
+                _wait(attempt)
+        raise _lost(stage.table, stage.run_id)
+
+    def reseal(self, table: Table, run_id: str) -> Written:
+        """Seal a run's partition again with the active key: the same rows, made from and having seen the same."""
+        for attempt in range(_TRIES):
+            with self.stage(table, run_id) as stage:
+                keyring, handle = self._keys(table), self._open_or_create(table)
+                for path, (_, values) in held(handle, table, [run_id]).items():
+                    unit = stage.unit()
+                    for batch in self._batches(table, path):
+                        unit.write(unseal(table, batch, keyring, run_id))
+                    unit.finish(**_typed(table, values))
+                actions, written = self._exchange(handle, stage)
+                if not actions:
+                    return written
+                # The log keeps every mark; this one is said again so that another writer of the run conflicts.
+                marks = {run_id: handle.transaction_version(run_id) or 0}
+                try:
+                    return self._commit(handle, stage, actions, written, marks, {"sealed_with": keyring.active_id})
+                except _Outrun:  # the partition may be another by now: its rows are read again
+                    _wait(attempt)
+        raise _lost(table, run_id)
 
     # -- reading ------------------------------------------------------------------------------------------
 
@@ -161,24 +173,137 @@ class Lake:
             return connection.from_arrow(table.arrow_schema.empty_table())
         if not self.place.is_local:
             # DuckDB's own way to an object store is an extension that would have to be downloaded.
-            rows = DeltaTable(self._uri(table), storage_options=dict(self.place.options)).to_pyarrow_dataset()
+            rows = self.dataset(table)
             if run_ids is not None:
                 rows = rows.filter(pc.field("run_id").isin(pa.array(run_ids, pa.string())))
             return connection.from_arrow(rows).select(*table.column_names)
         types = {name: table.duckdb_types[name] for name in table.partition_by}
         return connection.sql(
-            "SELECT * FROM read_parquet($files, hive_partitioning = true, hive_types = $types)",
-            params={"files": files, "types": types},
+            # Values by place: two relations that share a parameter's name cannot be joined.
+            "SELECT * FROM read_parquet(?, hive_partitioning = true, hive_types = ?)",
+            params=[files, types],
         ).select(*table.column_names)
 
+    def dataset(self, table: Table) -> Dataset:
+        """The same rows for an engine that may open no file by itself."""
+        return dataset(table, self._open(table), self.place.child(*table.path.split("/")))
+
+    def batches(
+        self, table: Table, run_id: str, columns: Sequence[str], **values: int | str
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of some inner partitions, file by file and a batch at a time: nothing is read ahead."""
+        handle = self._open(table)
+        stored = [name for name in table.file_schema.names if name in columns]
+        schema = pa.schema([table.arrow_schema.field(name) for name in columns])
+        for path, (_, parted) in sorted(({} if handle is None else held(handle, table, [slug(run_id)])).items()):
+            constants = {"run_id": run_id, **_typed(table, parted)}
+            if any(constants[name] != value for name, value in values.items()):
+                continue
+            for batch in self._batches(table, path, stored):
+                arrays = [
+                    batch.column(name) if name in stored else pa.repeat(pa.scalar(constants[name], kind), len(batch))
+                    for name, kind in zip(schema.names, schema.types, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def unlock(self, tables: Iterable[Table]) -> None:
+        """Ask for the keyring now where one of these tables needs it, rather than halfway through."""
+        for table in tables:
+            if table.sealed:
+                self._keys(table)
+
+    def reveal(self, table: Table, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+        """Rows of the table with their sealed columns opened; free text opens only beside its run id and its key."""
+        if not any(column.name in rows.schema.names for column in table.sealed):
+            return rows
+        return unseal(table, rows, self._keys(table))
+
+    def sealed_with(self, table: Table) -> dict[str, set[str]]:
+        """The ids of the keys whose tokens each run's partition holds."""
+        import polars as pl
+
+        found: dict[str, set[str]] = {}
+        for column in table.sealed:
+            key_id = pl.col(column.name).str.extract(TOKEN).alias("key_id")
+            ids = self.scan(table).select("run_id", key_id).drop_nulls().unique().collect(engine="streaming")
+            for run_id, one in ids.iter_rows():
+                found.setdefault(run_id, set()).add(one)
+        return found
+
     # -- inside -------------------------------------------------------------------------------------------
+
+    def _keys(self, table: Table) -> Keyring:
+        if self._keyring is None:
+            names = ", ".join(column.name for column in table.sealed)
+            raise ContractBroken(
+                f"{table.full_name} has sealed columns ({names}), and there is no keyring",
+                "name one: --keyring, TEETOTAL_KEYRING or TEETOTAL_KEYRING_SECRET",
+            )
+        return self._keyring()
+
+    def _exchange(self, handle: DeltaTable, stage: Stage) -> tuple[list[Any], Written]:
+        """Move a stage's files to their names; give the actions that make them the partition, and what it will be."""
+        units = stage.units
+        before = held(handle, stage.table, [stage.run_id])
+        wanted = {unit.path: unit for unit in units}
+        adds = [unit.add_action() for path, unit in wanted.items() if path not in before]
+        with reaching(f"{self._uri(stage.table)} could not be written to"):
+            for unit in units:
+                if unit.path not in before:
+                    stage.settle(unit)
+        removes = [_remove(path, size, values) for path, (size, values) in before.items() if path not in wanted]
+        written = Written(
+            table=stage.table.full_name,
+            run_id=stage.run_id,
+            rows=sum(unit.rows for unit in units),
+            bytes=sum(unit.bytes for unit in units),
+            files=len(units),
+            content_sha256=_content(units),
+            version=handle.version(),
+            is_changed=bool(adds or removes),
+        )
+        return [*removes, *adds], written
+
+    def _commit(
+        self,
+        handle: DeltaTable,
+        stage: Stage,
+        actions: list[Any],
+        written: Written,
+        marks: dict[str, int],
+        notes: dict[str, str],
+    ) -> Written:
+        notes = {"run_id": stage.run_id, "content_sha256": written.content_sha256, **notes}
+        properties = CommitProperties(
+            custom_metadata={f"teetotal.{name}": note for name, note in notes.items()},
+            app_transactions=[Transaction(app, mark) for app, mark in marks.items()],
+        )
+        with reaching(f"{self._uri(stage.table)} could not be committed to"):
+            _commit(handle, actions, stage.table, properties)
+        handle.update_incremental()
+        return replace(written, version=handle.version())
+
+    def _batches(self, table: Table, path: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of one data file as they are stored, some at a time; a remote file is fetched first."""
+        root = self.place.child(*table.path.split("/"))
+        with reaching(f"{self._uri(table)}/{path} could not be read"), ExitStack() as exits:
+            source: Path | IO[bytes]
+            if root.is_local:
+                source = root.directory / path
+            else:
+                import obstore
+
+                source = exits.enter_context(tempfile.TemporaryFile(prefix="teetotal-"))
+                for chunk in obstore.get(root.store, path):
+                    source.write(chunk)
+            yield from exits.enter_context(pq.ParquetFile(source)).iter_batches(_BATCH_ROWS, columns=columns)
 
     def _files(self, table: Table, run_ids: Sequence[str] | None) -> list[str]:
         """The files of some runs, or of all, as the table is now."""
         wanted = None if run_ids is None else {slug(run_id) for run_id in run_ids}
         handle = self._open(table)
-        held = {} if handle is None else _held(handle, table, wanted)
-        return sorted(f"{self._uri(table)}/{path}" for path in held)
+        files = {} if handle is None else held(handle, table, wanted)
+        return sorted(f"{self._uri(table)}/{path}" for path in files)
 
     def _uri(self, table: Table) -> str:
         return str(self.place.child(*table.path.split("/")))
@@ -225,75 +350,29 @@ class Lake:
         return handle
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """One table at one version."""
-
-    table: Table
-    _handle: DeltaTable | None
-
-    def is_made_from(self, run_id: str, made_from: str) -> bool:
-        """Whether a run's partition was made from exactly these inputs by exactly this code."""
-        return self.mark(run_id) == _mark(made_from)
-
-    def has_seen(self, run_id: str, seen: str) -> bool:
-        """Whether a run's partition was made when the landing directory bore exactly this mark."""
-        return self._handle is not None and self._handle.transaction_version(_seen_id(run_id)) == _mark(seen)
-
-    @property
-    def run_ids(self) -> list[str]:
-        """The runs that have rows in the table."""
-        if self._handle is None:
-            return []
-        return sorted({values["run_id"] for values in self._handle.partitions()})
-
-    def content_sha256(self, run_id: str) -> str:
-        """The content digest of a run's partition; that of no rows where it has none."""
-        if self._handle is None:
-            return combine(())
-        return combine(_label(path) for path in _held(self._handle, self.table, [run_id]))
-
-    def mark(self, run_id: str) -> int | None:
-        """What stands for the inputs that a run's partition was made from; none where it was never made."""
-        return None if self._handle is None else self._handle.transaction_version(run_id)
-
-    def files(self, run_id: str) -> list[str]:
-        """The data files of a run's partition, below the table's own path."""
-        return [] if self._handle is None else sorted(_held(self._handle, self.table, [run_id]))
-
-    @property
-    def version(self) -> int | None:
-        """The Delta version; none where the table does not exist yet."""
-        return None if self._handle is None else self._handle.version()
-
-
-def _seen_id(run_id: str) -> str:
-    return f"{run_id}@seen"  # no run id holds an @
-
-
-def _mark(made_from: str) -> int:
-    """A fingerprint as the whole number that Delta keeps per application id."""
-    return int(made_from[:15], 16)
-
-
-def _held(
-    handle: DeltaTable, table: Table, run_ids: Iterable[str] | None
-) -> dict[str, tuple[int, dict[str, str | None]]]:
-    """The data files that make up some runs, or the whole table: path to size and partition values."""
-    actions = pa.table(handle.get_add_actions(flatten=True))
-    if run_ids is not None:
-        actions = actions.filter(pc.field("partition.run_id").isin(pa.array(sorted(run_ids), pa.string())))
-    return {
-        action["path"]: (
-            action["size_bytes"],
-            {name: str(action[f"partition.{name}"]) for name in table.partition_by},
-        )
-        for action in actions.to_pylist()
-    }
-
-
 class _Outrun(Exception):
     """Another writer committed first."""
+
+
+def _wait(attempt: int) -> None:
+    time.sleep(random.uniform(0, 0.02 * (attempt + 1)))  # noqa: S311 - jitter, not a secret
+
+
+def _lost(table: Table, run_id: str) -> SourceUnavailable:
+    return SourceUnavailable(
+        f"{table.full_name}, run {run_id}: {_TRIES} commits in a row lost to other writers",
+        "run it again when fewer writers are at work on this lake",
+    )
+
+
+def _as_it_is(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def _typed(table: Table, values: dict[str, str | None]) -> dict[str, Any]:
+    """The partition values inside a run's partition, of the kinds that are declared."""
+    inner = {name: value for name, value in values.items() if name != "run_id"}
+    return {name: value if table.column(name).kind is Kind.TEXT else int(value or 0) for name, value in inner.items()}
 
 
 def _commit(handle: DeltaTable, actions: list[Any], table: Table, properties: CommitProperties) -> None:
@@ -309,10 +388,5 @@ def _remove(path: str, size: int, values: dict[str, str | None]) -> RemoveAction
     return RemoveAction(path, True, int(time.time() * 1000), size, values)
 
 
-def _label(path: str) -> str:
-    """What of a path says which rows it holds: the inner partition and the digest in the name."""
-    return path.partition("/")[2]
-
-
 def _content(units: Iterable[Staged]) -> str:
-    return combine(_label(unit.path) for unit in units)
+    return combine(label(unit.path) for unit in units)

@@ -67,7 +67,14 @@ class Column:
     maximum: int | float | None = None
     one_of: tuple[str, ...] = ()
     sensitive: bool = False
+    is_free_text: bool = False
     repeats: bool = True
+
+    def __post_init__(self) -> None:
+        if self.sensitive and self.kind is not Kind.TEXT:
+            raise ContractBroken(f"column {self.name} is declared {self.kind}: only text can be sensitive")
+        if self.is_free_text and not self.sensitive:
+            raise ContractBroken(f"column {self.name} is free text, which may say anything: declare it sensitive")
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,8 @@ class Table:
     key: tuple[str, ...]
     columns: tuple[Column, ...]
     partition_by: tuple[str, ...] = ("run_id",)
+    # Of a table with one row a run: columns that the log itself knows, so that runs are found without opening a file.
+    indexed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -91,6 +100,15 @@ class Table:
                 raise ContractBroken(f"{self.full_name}.{name} is a key or a partition and may not be null")
         if self.partition_by[:1] != ("run_id",):
             raise ContractBroken(f"{self.full_name} must be partitioned by run_id first")
+        for column in self.sealed:
+            if column.name in (*self.key, *self.partition_by, *self.indexed):
+                # Keys and indexed columns stand in the statistics, partitions stand in the path.
+                raise ContractBroken(f"{self.full_name}.{column.name} is sensitive: it may be no key and no partition")
+        if self.indexed and (self.key != ("run_id",) or self.partition_by != ("run_id",)):
+            raise ContractBroken(f"{self.full_name} is indexed: it must have one row per run")
+        for name in self.indexed:
+            if self.column(name).kind is not Kind.TEXT:
+                raise ContractBroken(f"{self.full_name}.{name} is indexed: only text can be")
 
     @property
     def full_name(self) -> str:
@@ -106,6 +124,11 @@ class Table:
     def column_names(self) -> tuple[str, ...]:
         """All column names in declared order."""
         return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def sealed(self) -> tuple[Column, ...]:
+        """The columns that are stored as tokens: what is sensitive, except in bronze, which repeats the source."""
+        return tuple(column for column in self.columns if column.sensitive and self.tier != "bronze")
 
     def column(self, name: str) -> Column:
         """The column of that name, or an error that names the nearest one."""
@@ -149,10 +172,25 @@ def text(
     nullable: bool = False,
     one_of: tuple[str, ...] = (),
     sensitive: bool = False,
+    is_free_text: bool = False,
     repeats: bool = True,
 ) -> Column:
-    """Declare a text column; `repeats` is false where values hardly ever recur, so that no dictionary is tried."""
-    return Column(name, Kind.TEXT, meaning, nullable=nullable, one_of=one_of, sensitive=sensitive, repeats=repeats)
+    """Declare a text column.
+
+    `sensitive` is sealed from silver on, as a name that can still be joined and counted, or with `is_free_text` as a
+    text whose token says nothing of other rows. `repeats` is false where values hardly ever recur, so that no
+    dictionary is tried.
+    """
+    return Column(
+        name,
+        Kind.TEXT,
+        meaning,
+        nullable=nullable,
+        one_of=one_of,
+        sensitive=sensitive,
+        is_free_text=is_free_text,
+        repeats=repeats,
+    )
 
 
 def int64(

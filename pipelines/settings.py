@@ -1,17 +1,21 @@
-"""Where the lake and the landing zone are, and how much may be in memory: the one place that reads the environment."""
+"""Where lake, landing zone and keyring are, and how much may be in memory: the one place that reads the environment."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bronze.limits import Limits
 from lake.errors import ContractBroken
+from lake.keyring import KeyringFile, KeyringSecret, NoKeyring
 from lake.places import Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from lake.keyring import KeyringSource
 
 _STORAGE_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_")
 
@@ -23,18 +27,42 @@ class Settings:
     lake: Place
     landing: Place
     limits: Limits
+    keyring: KeyringSource
 
 
 def settings(
-    lake: str | None = None, landing: str | None = None, environment: Mapping[str, str] | None = None
+    lake: str | None = None,
+    landing: str | None = None,
+    keyring: str | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Settings:
     """Settings from what was typed, else from the environment, else the defaults under `data/`."""
     known = os.environ if environment is None else environment
     options = {name: value for name, value in known.items() if name.startswith(_STORAGE_PREFIXES)}
+    place = Place.of(lake or known.get("TEETOTAL_LAKE") or "data/lake", options)
     return Settings(
-        lake=Place.of(lake or known.get("TEETOTAL_LAKE") or "data/lake", options),
+        lake=place,
         landing=Place.of(landing or known.get("TEETOTAL_LANDING") or "data/landing", options),
         limits=_limits(known),
+        keyring=_keyring(place, keyring, known),
+    )
+
+
+def _keyring(lake: Place, typed: str | None, known: Mapping[str, str]) -> KeyringSource:
+    """The keyring that was named; else, beside a local lake, one that is made on first use."""
+    path, secret = known.get("TEETOTAL_KEYRING"), known.get("TEETOTAL_KEYRING_SECRET")
+    if typed or (path and not secret):
+        return KeyringFile(Path(typed or path or "").expanduser().resolve())
+    if path and secret:
+        return NoKeyring("TEETOTAL_KEYRING and TEETOTAL_KEYRING_SECRET are both set", "unset one of them")
+    if secret:
+        return KeyringSecret("TEETOTAL_KEYRING_SECRET", secret)
+    if lake.is_local:
+        return KeyringFile(lake.directory.parent / "keyring.json", is_made_on_first_use=True)
+    return NoKeyring(
+        f"no keyring for {lake}: none is made by itself for a lake that others may share",
+        "set TEETOTAL_KEYRING to the path of one, or TEETOTAL_KEYRING_SECRET to its text; to make one: "
+        "`teetotal --keyring PATH keys create`",
     )
 
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from assets.bronze import materialise
 from bronze.limits import Limits
+from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
-from tests.lake.specimens import READINGS, readings
+from tests.lake.specimens import READINGS, VISITS, readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,6 +79,23 @@ def write(options: dict[str, str], root: str, run_id: str, power: str, rows: str
         lake.replace(READINGS, run_id, readings(run_id, [float(power)] * int(rows)), f"{int(power):064x}")
 
 
+def open_keyring(_: dict[str, str], path: str) -> None:
+    """Open a keyring that is made on first use, once told to go; say which key is active."""
+    print("ready", flush=True)  # noqa: T201 - the other end of `release`
+    sys.stdin.readline()
+    print(KeyringFile(Path(path), is_made_on_first_use=True)().active_id)  # noqa: T201 - a test compares it
+
+
+def rotate(options: dict[str, str], root: str, path: str) -> None:
+    """Add a key and seal all visits again; say so before each run's partition."""
+    keyring = KeyringFile(Path(path))
+    keyring.rotate()
+    lake = Lake(Place.of(root, options), keyring)
+    for run_id in lake.snapshot(VISITS).run_ids:
+        print("reseal", flush=True)  # noqa: T201 - a test waits for it
+        lake.reseal(VISITS, run_id)
+
+
 class Announced(Lake):
     """A lake that says so when it is about to commit."""
 
@@ -108,5 +126,6 @@ def land_halfway(options: dict[str, str], landing: str, run_id: str, *paths: str
 if __name__ == "__main__":
     sys.meta_path.insert(0, NoPandas())
     job, given, *arguments = sys.argv[1:]
-    jobs: dict[str, Callable[..., None]] = {"write": write, "land": land, "land_halfway": land_halfway}
+    known: tuple[Callable[..., None], ...] = (write, open_keyring, rotate, land, land_halfway)
+    jobs = {function.__name__: function for function in known}
     jobs[job](json.loads(given), *arguments)

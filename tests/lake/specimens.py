@@ -47,6 +47,25 @@ CELLS = Table(
         text("cell", "Name of the cell."),
     ),
 )
+# Names and free texts that are sealed at rest, in partitions inside a run's partition.
+VISITS = Table(
+    tier="silver",
+    name="visits",
+    grain="One row per visit of a person to a host.",
+    key=("ordinal",),
+    partition_by=("run_id", "rank"),
+    columns=(
+        RUN_ID,
+        int32("rank", "Rank that saw it."),
+        int64("ordinal", "Place of the visit."),
+        text("host", "Where it was.", sensitive=True),
+        text("owner", "Who it was.", nullable=True, sensitive=True),
+        text("note", "What was said.", nullable=True, sensitive=True, is_free_text=True),
+        text("reply", "What was said to that.", nullable=True, sensitive=True, is_free_text=True),
+        text("colour", "Nothing that matters."),
+    ),
+)
+HOST, OWNER, NOTE = "host-vauxhall-7", "erika.mustermann", "call me at home, 0170 5550123"
 
 
 def readings(run_id: str = "a", powers: Sequence[float | None] = (1.5, None, 0.0), label: str | None = "x") -> pa.Table:
@@ -62,6 +81,24 @@ def readings(run_id: str = "a", powers: Sequence[float | None] = (1.5, None, 0.0
             "is_valid": [power is not None for power in powers],
         },
         schema=READINGS.arrow_schema,
+    )
+
+
+def visits(run_id: str = "a", notes: Sequence[str | None] = (NOTE, NOTE, None, ""), host: str = HOST) -> pa.Table:
+    """Rows of VISITS, one a note, which the reply repeats, on two ranks; every third has no owner."""
+    count = len(notes)
+    return pa.table(
+        {
+            "run_id": [run_id] * count,
+            "rank": [place % 2 for place in range(count)],
+            "ordinal": range(count),
+            "host": [host] * count,
+            "owner": [None if place % 3 == 2 else OWNER for place in range(count)],
+            "note": notes,
+            "reply": notes,
+            "colour": ["red"] * count,
+        },
+        schema=VISITS.arrow_schema,
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from lake import staging, store
+from lake import snapshot, staging, store
 from lake.errors import SourceUnavailable
 from tests.lake.processes import finish, release, start
 from tests.lake.specimens import FIRST, READINGS, SECOND, readings
@@ -98,7 +98,7 @@ def test_commits_that_are_lost_again_and_again_are_a_transient_error(
 ) -> None:
     """A writer of the same run that knows no lock is always a moment faster."""
     lake.replace(READINGS, "a", readings(), FIRST)
-    held = store._held
+    held = snapshot.held
     rivals = itertools.count(1)
 
     def overtaken(handle: DeltaTable, table: Table, run_id: str) -> dict[str, tuple[int, dict[str, str | None]]]:
@@ -108,7 +108,7 @@ def test_commits_that_are_lost_again_and_again_are_a_transient_error(
         return held(handle, table, run_id)
 
     monkeypatch.setattr(store, "_TRIES", 3)
-    monkeypatch.setattr(store, "_held", overtaken)
+    monkeypatch.setattr(store, "held", overtaken)
     with pytest.raises(SourceUnavailable, match="3 commits in a row lost to other writers") as caught:
         lake.replace(READINGS, "a", readings(powers=[100.0]), SECOND)
     assert caught.value.is_transient

@@ -1,0 +1,309 @@
+"""The keyring: the secrets that sealed columns depend on, and which of them seals what is written now."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import re
+import secrets
+import stat
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cryptography.hazmat.primitives.hashes import SHA512
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from lake.errors import ContractBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEY_ID = "k[0-9a-f]{7}"
+_SECRET_BYTES = 64
+_VERSION = 1
+_RESTORE = "put back the keyring that this lake was sealed with: without it, what is sealed cannot be opened"
+
+
+@dataclass(frozen=True)
+class Key:
+    """One master secret; it is never used itself, only what is derived from it for one purpose."""
+
+    key_id: str
+    created: str
+    secret: bytes = field(repr=False)
+
+    def derive(self, purpose: str, *context: str, length: int) -> bytes:
+        """A key for one purpose in one context (HKDF-SHA512); one of them says nothing of another."""
+        info = framed(*(part.encode() for part in ("teetotal", purpose, *context)))
+        return HKDF(algorithm=SHA512(), length=length, salt=None, info=info).derive(self.secret)
+
+
+@dataclass(frozen=True)
+class Keyring:
+    """All keys that open, and the one that seals."""
+
+    place: str
+    active_id: str
+    keys: tuple[Key, ...]
+
+    @property
+    def active(self) -> Key:
+        """The key that seals what is written now."""
+        (found,) = (key for key in self.keys if key.key_id == self.active_id)
+        return found
+
+    def key(self, key_id: str) -> Key | None:
+        """The key of that id, where the keyring holds it."""
+        return next((key for key in self.keys if key.key_id == key_id), None)
+
+
+class KeyringSource(Protocol):
+    """Where a keyring comes from; nothing is opened or made before it is called."""
+
+    def __call__(self) -> Keyring:
+        """Open the keyring."""
+
+    def create(self) -> Keyring:
+        """Make a new keyring with one key."""
+
+    def rotate(self) -> Keyring:
+        """Add a key and make it the active one."""
+
+
+@dataclass(frozen=True)
+class KeyringFile:
+    """A keyring in a file that its owner alone may read."""
+
+    path: Path
+    is_made_on_first_use: bool = False
+
+    def __call__(self) -> Keyring:
+        """Open the keyring; the first use makes it where that is allowed, and of two makers one wins."""
+        found = self._opened()
+        if found is not None:
+            return found
+        self._refuse_absence()
+        with self._locked():
+            return self._opened() or self._written(_grown(None, str(self.path)))
+
+    def create(self) -> Keyring:
+        """Make a new keyring with one key; an existing file is never replaced."""
+        with self._locked():
+            if self.path.exists():
+                raise ContractBroken(f"{self.path} is there already", "to add a key: `teetotal keys rotate`")
+            return self._written(_grown(None, str(self.path)))
+
+    def rotate(self) -> Keyring:
+        """Add a key and make it the active one; the older ones stay, to open what they sealed."""
+        if not self.path.exists():
+            self._refuse_absence()
+        with self._locked():
+            return self._written(_grown(self._opened(), str(self.path)))
+
+    def _refuse_absence(self) -> None:
+        if not self.is_made_on_first_use:
+            raise ContractBroken(
+                f"there is no keyring at {self.path}",
+                f"{_RESTORE}; for a new lake make one: `teetotal --keyring {self.path} keys create`",
+            )
+
+    def _opened(self) -> Keyring | None:
+        """What the file holds; nothing where there is no file; an error where others could read it too."""
+        try:
+            # Not to wait for the other end, should a pipe bear the keyring's name.
+            handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unusable("read", error) from error
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise ContractBroken(f"{self.path} is no file", _RESTORE)
+            if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise ContractBroken(
+                    f"{self.path} holds keys, and others than its owner may read or change it (mode "
+                    f"{stat.S_IMODE(status.st_mode):o})",
+                    f"chmod 600 {self.path}; if someone else may have read it, `teetotal keys rotate`",
+                )
+            with os.fdopen(handle, "rb", closefd=False) as file:
+                return parse(file.read(), str(self.path))
+        except OSError as error:
+            raise self._unusable("read", error) from error
+        finally:
+            os.close(handle)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One writer at a time; the kernel frees the lock even when its holder is killed."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(
+                self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+        except OSError as error:
+            raise self._unusable("written", error) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def _written(self, keyring: Keyring) -> Keyring:
+        """Put the keyring in place whole: a reader finds the old one or the new one, never a half."""
+        aside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        try:
+            handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(_text(keyring).encode())
+                    file.flush()
+                    os.fsync(handle)
+                aside.replace(self.path)
+            finally:
+                with suppress(FileNotFoundError):
+                    aside.unlink()
+            _sync(self.path.parent)
+        except OSError as error:
+            raise self._unusable("written", error) from error
+        return keyring
+
+    def _unusable(self, verb: str, error: OSError) -> ContractBroken:
+        return ContractBroken(
+            f"the keyring {self.path} cannot be {verb}: {error.strerror}", "check the path and who owns it"
+        )
+
+
+@dataclass(frozen=True)
+class KeyringSecret:
+    """A keyring handed over as text by a secret store; it can be read, never changed."""
+
+    name: str
+    text: str = field(repr=False)
+
+    def __call__(self) -> Keyring:
+        """Open the keyring."""
+        return parse(self.text.encode(), self.name)
+
+    def create(self) -> Keyring:
+        """Refuse: what to do instead is the hint."""
+        raise self._read_only()
+
+    def rotate(self) -> Keyring:
+        """Refuse: what to do instead is the hint."""
+        raise self._read_only()
+
+    def _read_only(self) -> ContractBroken:
+        return ContractBroken(
+            f"{self.name} is read, never written",
+            "keep the keyring in a file (mode 600), change that with `teetotal --keyring FILE keys …`, and store its "
+            "text as the new secret",
+        )
+
+
+@dataclass(frozen=True)
+class NoKeyring:
+    """The lack of a keyring, which is an error only to those who need one."""
+
+    what: str
+    hint: str
+
+    def __call__(self) -> Keyring:
+        """Refuse."""
+        raise ContractBroken(self.what, self.hint)
+
+    create = rotate = __call__
+
+
+def framed(*parts: bytes) -> bytes:
+    """Parts as one text that no other parts give: each with its length before it."""
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
+
+def encoded(data: bytes) -> str:
+    """Bytes as base64url without padding."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def decoded(text: str) -> bytes | None:
+    """The bytes of a base64url text; none where it is not exactly what `encoded` would give."""
+    try:
+        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        return None
+    return data if encoded(data) == text else None
+
+
+def parse(data: bytes, place: str) -> Keyring:
+    """A keyring from its JSON text; what is wrong with it is told without repeating any of it."""
+    loaded = _loaded(data)
+    problem = _problem(loaded)
+    if problem:
+        raise ContractBroken(f"{place} is no keyring: {problem}", _RESTORE)
+    keys = tuple(Key(key["id"], key["created"], decoded(key["secret"]) or b"") for key in loaded["keys"])
+    return Keyring(place, loaded["active"], keys)
+
+
+def _loaded(data: bytes) -> Any:
+    # The decoder's own error carries the whole text: it ends here, so that it never becomes the cause of ours.
+    with suppress(ValueError, RecursionError):
+        return json.loads(data)
+    return None
+
+
+def _problem(loaded: Any) -> str | None:
+    """Why a JSON value is no keyring."""
+    if not isinstance(loaded, dict) or set(loaded) != {"version", "active", "keys"}:
+        return "it is not one JSON object of version, active and keys"
+    if loaded["version"] != _VERSION:
+        return f"its version is not {_VERSION}"
+    keys = loaded["keys"]
+    if not isinstance(keys, list) or not keys:
+        return "it holds no keys"
+    for place, key in enumerate(keys, 1):
+        if not isinstance(key, dict) or set(key) != {"id", "created", "secret"}:
+            return f"key {place} is no object of id, created and secret"
+        if not isinstance(key["id"], str) or not re.fullmatch(KEY_ID, key["id"]):
+            return f"the id of key {place} is not k and seven hexadecimal digits"
+        if not _is_utc(key["created"]):
+            return f"key {place} does not say when it was created, in UTC as ISO 8601"
+        if not isinstance(key["secret"], str) or len(decoded(key["secret"]) or b"") != _SECRET_BYTES:
+            return f"the secret of key {place} is not {_SECRET_BYTES} bytes as base64url"
+    ids = [key["id"] for key in keys]
+    if len(set(ids)) != len(ids):
+        return "two of its keys have one id"
+    return None if loaded["active"] in ids else "its active key is none of its keys"
+
+
+def _is_utc(text: object) -> bool:
+    with suppress(TypeError, ValueError):
+        return datetime.fromisoformat(text).utcoffset() == timedelta(0)  # type: ignore[arg-type]
+    return False
+
+
+def _grown(keyring: Keyring | None, place: str) -> Keyring:
+    """The keyring with one more key, which is the active one."""
+    keys = () if keyring is None else keyring.keys
+    taken = {key.key_id for key in keys}
+    fresh = next(key_id for key_id in iter(lambda: f"k{secrets.token_hex(4)[:7]}", "") if key_id not in taken)
+    created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Keyring(place, fresh, (*keys, Key(fresh, created, secrets.token_bytes(_SECRET_BYTES))))
+
+
+def _text(keyring: Keyring) -> str:
+    keys = [{"id": key.key_id, "created": key.created, "secret": encoded(key.secret)} for key in keyring.keys]
+    return json.dumps({"version": _VERSION, "active": keyring.active_id, "keys": keys}, indent=2) + "\n"
+
+
+def _sync(directory: Path) -> None:
+    """Make a rename last through a power cut."""
+    handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,59 @@
+"""Rows that memory cannot hold, shared out on disk in one pass, so that each share can be read alone."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from lake.places import reaching
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class Shares:
+    """Files of a stage's spool, one a share; they go when the stage does."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, count: int) -> None:
+        self._schema = schema
+        self._files = [folder / f"share-{place}.arrow" for place in range(count)]
+        self._writers: list[pa.ipc.RecordBatchFileWriter] = []
+        self._exits = ExitStack()
+
+    def __enter__(self) -> Self:
+        with reaching("the spool of the lake could not be written to"):
+            self._writers = [
+                self._exits.enter_context(pa.ipc.new_file(file, self._schema, options=_COMPRESSED))
+                for file in self._files
+            ]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._exits.close()
+
+    def add(self, batch: pa.RecordBatch, share: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        """Put every row into its share."""
+        order = np.argsort(share, kind="stable")
+        bounds = np.searchsorted(share[order], np.arange(len(self._files) + 1))
+        sorted_rows = batch.take(pa.array(order))
+        with reaching("the spool of the lake could not be written to"):
+            for place, writer in enumerate(self._writers):
+                length = int(bounds[place + 1] - bounds[place])
+                if length:
+                    writer.write_batch(sorted_rows.slice(int(bounds[place]), length))
+
+    def read(self, place: int) -> pa.Table:
+        """One share, when all are written; its file goes with it."""
+        with reaching("the spool of the lake could not be read"):
+            with pa.OSFile(str(self._files[place])) as file:
+                rows = pa.ipc.open_file(file).read_all()
+            self._files[place].unlink()
+        return rows

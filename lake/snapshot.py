@@ -1,0 +1,101 @@
+"""What a table's Delta log says: the files of each run, and what they were made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.digest import combine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from deltalake import DeltaTable
+
+    from lake.tables import Table
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One table at one version."""
+
+    table: Table
+    _handle: DeltaTable | None
+
+    def is_made_from(self, run_id: str, made_from: str) -> bool:
+        """Whether a run's partition was made from exactly these inputs by exactly this code."""
+        return self.mark(run_id) == mark_of(made_from)
+
+    def has_seen(self, run_id: str, seen: str) -> bool:
+        """Whether a run's partition was made when the landing directory bore exactly this mark."""
+        return self._handle is not None and self._handle.transaction_version(seen_id(run_id)) == mark_of(seen)
+
+    @property
+    def run_ids(self) -> list[str]:
+        """The runs that have rows in the table."""
+        if self._handle is None:
+            return []
+        return sorted({values["run_id"] for values in self._handle.partitions()})
+
+    def content_sha256(self, run_id: str) -> str:
+        """The content digest of a run's partition; that of no rows where it has none."""
+        if self._handle is None:
+            return combine(())
+        return combine(label(path) for path in held(self._handle, self.table, [run_id]))
+
+    def mark(self, run_id: str) -> int | None:
+        """What stands for the inputs that a run's partition was made from; none where it was never made."""
+        return None if self._handle is None else self._handle.transaction_version(run_id)
+
+    def index(self) -> dict[str, dict[str, str | None]]:
+        """What the indexed columns say of every run, from the log alone."""
+        if self._handle is None:
+            return {}
+        actions = pa.table(self._handle.get_add_actions(flatten=True))
+        return {
+            action["partition.run_id"]: {name: action.get(f"min.{name}") for name in self.table.indexed}
+            for action in actions.to_pylist()
+        }
+
+    def files(self, run_id: str) -> list[str]:
+        """The data files of a run's partition, below the table's own path."""
+        return [] if self._handle is None else sorted(held(self._handle, self.table, [run_id]))
+
+    @property
+    def version(self) -> int | None:
+        """The Delta version; none where the table does not exist yet."""
+        return None if self._handle is None else self._handle.version()
+
+
+def seen_id(run_id: str) -> str:
+    """The application id under which the mark of a run's landing directory is kept."""
+    return f"{run_id}@seen"  # no run id holds an @
+
+
+def mark_of(made_from: str) -> int:
+    """A fingerprint as the whole number that Delta keeps per application id."""
+    return int(made_from[:15], 16)
+
+
+def held(
+    handle: DeltaTable, table: Table, run_ids: Iterable[str] | None
+) -> dict[str, tuple[int, dict[str, str | None]]]:
+    """The data files that make up some runs, or the whole table: path to size and partition values."""
+    actions = pa.table(handle.get_add_actions(flatten=True))
+    if run_ids is not None:
+        actions = actions.filter(pc.field("partition.run_id").isin(pa.array(sorted(run_ids), pa.string())))
+    return {
+        action["path"]: (
+            action["size_bytes"],
+            {name: str(action[f"partition.{name}"]) for name in table.partition_by},
+        )
+        for action in actions.to_pylist()
+    }
+
+
+def label(path: str) -> str:
+    """What of a path says which rows it holds: the inner partition and the digest in the name."""
+    return path.partition("/")[2]

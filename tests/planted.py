@@ -1,0 +1,44 @@
+"""Whether planted texts can be found again below a directory, in whatever form the files there are stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def finds(root: Path, *planted: str) -> list[str]:
+    """`path: text` for every planted text in a file's name, its raw bytes, or a column of a Parquet file."""
+    return sorted(
+        f"{path.relative_to(root)}: {text}"
+        for path in root.rglob("*")
+        for text in planted
+        if text in path.name or (path.is_file() and _is_in(path, text))
+    )
+
+
+def _is_in(path: Path, text: str) -> bool:
+    if text.encode() in path.read_bytes():
+        return True
+    return path.suffix == ".parquet" and any(_is_said(column, text) for column in _columns(path))
+
+
+def _columns(path: Path) -> Iterator[pa.Array]:
+    """Every column of every row group, uncompressed; what a partition's path says is no part of it."""
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches():
+            yield from batch.columns
+
+
+def _is_said(column: pa.Array, text: str) -> bool:
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return bool(pc.any(pc.match_substring(column, text)).as_py())
+    if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+        return text in str(column.to_pylist())
+    return False
