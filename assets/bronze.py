@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from lake.landing_zone import LandingZone
     from lake.store import Lake, Written
 
+TABLES = land.TABLES
+
 
 def seen(zone: LandingZone, run_id: str) -> str:
     """The mark of a run's landing directory as it is now."""
@@ -24,7 +26,7 @@ def seen(zone: LandingZone, run_id: str) -> str:
 
 def fresh(lake: Lake, zone: LandingZone, run_ids: Iterable[str]) -> set[str]:
     """Those runs that all bronze tables hold exactly as they lie in the landing zone; one look a table for all."""
-    snapshots = [lake.snapshot(table) for table in land.TABLES]
+    snapshots = [lake.snapshot(table) for table in TABLES]
     last = snapshots[-1]
     return {
         run_id

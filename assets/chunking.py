@@ -1,0 +1,56 @@
+"""How a run's events are shared out, so that memory holds one share whatever a rank recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import narwhals as nw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lake.frames import Frame
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A share of a run's events that fits memory: some ranks, or one part of one rank."""
+
+    ranks: tuple[int, ...]
+    part: int = 0
+    parts: int = 1
+
+    def of(self, frame: Frame) -> Frame:
+        """The chunk's ranks."""
+        return frame.filter(nw.col("rank").is_in(self.ranks))
+
+    def share(self, events: Frame) -> Frame:
+        """The chunk's events: a call and its GPU work, and equal events, always fall into the same part."""
+        events = self.of(events)
+        return events if self.parts == 1 else events.filter(part_of(self.parts) == self.part)
+
+
+def part_of(parts: int) -> nw.Expr:
+    """The part that an event falls into: by the call that it belongs to, else by its start."""
+    where = nw.coalesce(nw.col("correlation_id"), nw.col("ts_ns")).fill_null(0)
+    # Engines disagree on the sign of a remainder: bring it into the range of parts by hand.
+    return ((where % parts) + parts) % parts
+
+
+def chunks(events_by_rank: dict[int, int], most: int) -> Iterator[Chunk]:
+    """Group small ranks, split large ones; the same counts give the same chunks on every engine."""
+    group: list[int] = []
+    size = 0
+    for rank, events in sorted(events_by_rank.items()):
+        if events > most:
+            parts = -(-events // most)
+            yield from (Chunk((rank,), part, parts) for part in range(parts))
+            continue
+        if group and size + events > most:
+            yield Chunk(tuple(group))
+            group, size = [], 0
+        group.append(rank)
+        size += events
+    if group:
+        yield Chunk(tuple(group))

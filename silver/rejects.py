@@ -1,0 +1,96 @@
+"""One row per thing that was refused: an event, a stretch of a source that nobody could read, or a whole file."""
+
+from __future__ import annotations
+
+import narwhals as nw
+
+from lake.frames import Frame, shaped
+from lake.tables import RUN_ID, Table, int32, int64, text
+from silver.cleaning import REJECTED, judged, sentence_of
+
+LEVELS = ("event", "stretch", "file")
+
+TABLE = Table(
+    tier="silver",
+    name="rejects",
+    grain="One row per event, stretch or file that was refused.",
+    key=("level", "source_sha256", "ordinal"),
+    columns=(
+        RUN_ID,
+        text("level", "What was refused.", one_of=LEVELS),
+        text("source_sha256", "The source file, by its digest; empty where it may not be read."),
+        int64(
+            "ordinal",
+            "Place of an event among the readable events of its source; of a stretch or a file, among those refused.",
+            minimum=0,
+        ),
+        int32("rank", "Rank that recorded it.", nullable=True, minimum=0),
+        int64("offset_bytes", "First byte of it in the inflated source.", nullable=True, minimum=0),
+        text("rule", "Rule that an event falls under.", nullable=True, one_of=REJECTED),
+        text("reason", "Why it was refused, as a sentence."),
+        text("category", "Category, as the source spells it.", nullable=True),
+        text(
+            "label",
+            "Name of the event or of the file, or how the stretch begins, with what the reader said of it.",
+            nullable=True,
+            sensitive=True,
+            is_free_text=True,
+        ),
+        int64("ts_ns", "Start, as far as the source says.", nullable=True),
+        int64("duration_ns", "Duration, as the source says.", nullable=True),
+    ),
+)
+
+
+def conform(events: Frame, sources: Frame, unreadable: Frame) -> Frame:
+    """Keep everything refused, with its reason and its place in the source."""
+    return nw.concat([_events(events, sources), _stretches(unreadable, sources), _files(sources)])
+
+
+def _events(events: Frame, sources: Frame) -> Frame:
+    refused = judged(events, sources).filter(nw.col("rule").is_in(REJECTED))
+    refused = refused.with_columns(level=nw.lit("event"), reason=sentence_of("rule"), label=nw.col("name"))
+    return shaped(refused, TABLE)
+
+
+def _stretches(unreadable: Frame, sources: Frame) -> Frame:
+    ranks = sources.filter(nw.col("outcome") == "kept").select("source_sha256", "rank")
+    placed = unreadable.with_columns(_one=nw.lit(1).cast(nw.Int64)).with_columns(
+        ordinal=nw.col("_one")
+        .cum_sum()
+        .over("source_sha256", order_by=["offset_bytes", "length_bytes", "reason"])
+        .cast(nw.Int64)
+        - 1
+    )
+    placed = placed.join(ranks, on="source_sha256", how="left").with_columns(
+        level=nw.lit("stretch"),
+        # A reader's reason may quote what it could not read.
+        label=nw.concat_str(nw.col("reason"), nw.col("beginning"), separator=": "),
+        reason=nw.lit("No reader could parse this stretch of its source; the label says why."),
+    )
+    return shaped(_blank(placed), TABLE)
+
+
+def _files(sources: Frame) -> Frame:
+    refused = sources.filter(nw.col("outcome") == "rejected").with_columns(
+        source_sha256=nw.col("source_sha256").fill_null(""), _one=nw.lit(1).cast(nw.Int64)
+    )
+    refused = refused.with_columns(
+        ordinal=nw.col("_one").cum_sum().over("source_sha256", order_by="file_name").cast(nw.Int64) - 1,
+        offset_bytes=nw.lit(0).cast(nw.Int64),
+        level=nw.lit("file"),
+        label=nw.concat_str(nw.col("file_name"), nw.col("reason").fill_null(""), separator=": "),
+    )
+    # The order of these two is the point: the label keeps the reader's reason, which may quote the file.
+    refused = refused.with_columns(reason=nw.lit("No reader takes this file; the label names it and says why."))
+    return shaped(_blank(refused), TABLE)
+
+
+def _blank(rows: Frame) -> Frame:
+    """The columns that only events have."""
+    return rows.with_columns(
+        rule=nw.lit(None).cast(nw.String),
+        category=nw.lit(None).cast(nw.String),
+        ts_ns=nw.lit(None).cast(nw.Int64),
+        duration_ns=nw.lit(None).cast(nw.Int64),
+    )

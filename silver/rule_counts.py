@@ -1,0 +1,99 @@
+"""One row per source file and rule: what became of its events; landed = kept + merged + rejected."""
+
+from __future__ import annotations
+
+import narwhals as nw
+
+from lake.frames import Frame, shaped
+from lake.tables import RUN_ID, Table, int32, int64, text
+from silver.cleaning import EFFECTS, NO_INTERVALS, judged, sentence_of
+from silver.patterns import PATTERNS, UNKNOWN_ON_GPU
+
+TABLE = Table(
+    tier="silver",
+    name="rule_counts",
+    grain="One row per source file, effect and rule that had something to do.",
+    key=("source_sha256", "effect", "rule"),
+    columns=(
+        RUN_ID,
+        text("source_sha256", "The source file, by the digest of its bytes as they landed."),
+        int32("rank", "Rank that recorded it.", nullable=True, minimum=0),
+        text("effect", "kept, merged and rejected add up to what landed; flagged events are kept too.", one_of=EFFECTS),
+        text("rule", "The rule, or the pattern of silver/span_kinds.toml that an event was kept by."),
+        text("sentence", "The rule as a sentence."),
+        int64("events_count", "Events (for warm-up: steps) that fell under it.", minimum=1),
+    ),
+)
+_BY = ("source_sha256", "effect", "rule")
+_FLAGS = {
+    "orphan": "is_orphan",
+    "before_launch": "is_before_launch",
+    "relabelled_copy": "is_relabelled",
+    "queued_work": "has_queued_work",
+}
+
+
+def conform(
+    events: Frame,
+    sources: Frame,
+    runs: Frame,
+    spans: Frame,
+    steps: Frame,
+    rejects: Frame,
+) -> Frame:
+    """Count what every rule did, each from the table that its effect left behind, never as a remainder."""
+    no_intervals = judged(events, sources).filter(nw.col("rule").is_in(NO_INTERVALS))
+    duplicates = spans.filter(nw.col("duplicates_count") > 0)
+    counts = [
+        _count(no_intervals, "merged", nw.col("rule")),
+        duplicates.group_by("source_sha256")
+        .agg(events_count=nw.col("duplicates_count").sum().cast(nw.Int64))
+        .with_columns(effect=nw.lit("merged"), rule=nw.lit("duplicate"))
+        .select(*_BY, "events_count"),
+        _count(rejects.filter(nw.col("level") == "event"), "rejected", nw.col("rule")),
+        _count(spans, "kept", nw.col("pattern")),
+        _count(spans.filter(nw.col("pattern") == UNKNOWN_ON_GPU), "flagged", nw.lit(UNKNOWN_ON_GPU)),
+        _count(
+            spans.filter(
+                nw.col("kind") == "copy", ~nw.col("reported_direction").is_null(), nw.col("direction").is_null()
+            ),
+            "flagged",
+            nw.lit("hidden_copy"),
+        ),
+        *(_count(spans.filter(nw.col(column)), "flagged", nw.lit(rule)) for rule, column in _FLAGS.items()),
+        _count(steps.filter(nw.col("is_warmup"), ~nw.col("source_sha256").is_null()), "flagged", nw.lit("warmup_step")),
+        _modes(sources, runs, spans),
+    ]
+    files = sources.filter(nw.col("outcome") == "kept").select("run_id", "source_sha256", "rank")
+    found = nw.concat(counts).join(files, on="source_sha256", how="left")
+    return shaped(found.with_columns(sentence=_sentence()), TABLE)
+
+
+def _count(rows: Frame, effect: str, rule: nw.Expr) -> Frame:
+    named = rows.with_columns(effect=nw.lit(effect), rule=rule)
+    return named.group_by(*_BY).agg(events_count=nw.len()).with_columns(nw.col("events_count").cast(nw.Int64))
+
+
+def _modes(sources: Frame, runs: Frame, spans: Frame) -> Frame:
+    """What the run's mode means for all events of a file: devtools (R3), and GPU rows that CC hides (R4)."""
+    one = nw.lit(1).cast(nw.Int64)
+    files = (
+        sources.filter(nw.col("outcome") == "kept")
+        .select("run_id", "source_sha256", events_count=nw.col("events_count"))
+        .join(runs.select("run_id", "cc_mode"), on="run_id", how="left")
+    )
+    tools = files.filter(nw.col("cc_mode") == "devtools", nw.col("events_count") > 0).with_columns(
+        effect=nw.lit("flagged"), rule=nw.lit("devtools")
+    )
+    seeing = spans.filter(nw.col("is_gpu")).select("source_sha256").unique()
+    blind = files.filter(nw.col("cc_mode") == "on").join(seeing, on="source_sha256", how="anti")
+    blind = blind.with_columns(effect=nw.lit("flagged"), rule=nw.lit("no_gpu_rows"), events_count=one)
+    return nw.concat([tools.select(*_BY, "events_count"), blind.select(*_BY, "events_count")])
+
+
+def _sentence() -> nw.Expr:
+    """The sentence of a rule, or of the pattern that an event was kept by."""
+    kept = nw.concat_str(
+        nw.lit("Kept as "), PATTERNS.kind("rule"), nw.lit(" by the pattern "), nw.col("rule"), nw.lit(".")
+    )
+    return nw.when(nw.col("effect") == "kept").then(kept).otherwise(sentence_of("rule"))

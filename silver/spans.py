@@ -1,0 +1,130 @@
+"""One row per interval that a rank recorded: what it was, when it ran, in which step, and what launched it."""
+
+from __future__ import annotations
+
+import narwhals as nw
+
+from lake.frames import Frame, shaped
+from lake.tables import RUN_ID, Table, boolean, int32, int64, text
+from silver.cleaning import IDENTITY, intervals, once
+from silver.patterns import KINDS, PATTERNS
+from silver.placing import in_steps, launched, named
+
+DIRECTIONS = PATTERNS.words("direction")
+MEMORIES = PATTERNS.words("memory")
+# Regimes in which the driver moves every host copy through encrypted bounce buffers.
+BOUNCED_REGIMES = ("hopper_spt_cc", "hopper_ppcie", "blackwell_mpt_nvle")
+
+TABLE = Table(
+    tier="silver",
+    name="spans",
+    grain="One row per interval on a rank, duplicates merged.",
+    key=("source_sha256", "ordinal"),
+    partition_by=("run_id", "rank"),
+    columns=(
+        RUN_ID,
+        int32("rank", "Rank that recorded the trace.", minimum=0),
+        text("source_sha256", "The source file, by the digest of its bytes as they landed."),
+        int64("ordinal", "Place of the event among the readable events of its source, from 0.", minimum=0),
+        text("kind", "What the time went into.", one_of=KINDS),
+        text("pattern", "Line of silver/span_kinds.toml that decided the kind.", one_of=PATTERNS.ids),
+        boolean("is_gpu", "Whether it ran on a GPU: its category says so."),
+        text("category", "Category as today's profiler spells it; empty where the source gives none."),
+        text("name", "Name that a library or the profiler gave; null where it is a person's own text.", nullable=True),
+        text("label", "Name where a person chose it: annotations, Python frames.", nullable=True, sensitive=True),
+        text("thread_id", "Host thread, or stream of GPU work, as the source says.", nullable=True),
+        int64("device_id", "GPU on which the work ran.", nullable=True),
+        int64("stream_id", "CUDA stream of the work.", nullable=True),
+        int64("ts_ns", "Start, UTC, as the rank's own clock says.", minimum=1),
+        int64("duration_ns", "Duration.", minimum=0),
+        int64(
+            "aligned_ts_ns",
+            "Start on the clock of the reference rank; null where the offset is not known.",
+            nullable=True,
+        ),
+        int64("step_number", "Step during which it started; null between steps.", nullable=True, minimum=0),
+        int64("launch_step_number", "Step during which GPU work was launched.", nullable=True, minimum=0),
+        int64("correlation_id", "Id that ties a runtime call to the GPU work it launched.", nullable=True),
+        int64("external_id", "Id that ties an operator to the calls and GPU work it caused.", nullable=True),
+        int64("launch_ts_ns", "Start of the call that launched GPU work.", nullable=True, minimum=1),
+        int64("launch_duration_ns", "Duration of that call.", nullable=True, minimum=0),
+        int64("payload_bytes", "Bytes that a copy or a memset touched.", nullable=True),
+        text("direction", "Where a copy went; null where CC hides it beyond recall.", nullable=True, one_of=DIRECTIONS),
+        text("reported_direction", "Where the source says that it went.", nullable=True, one_of=DIRECTIONS),
+        text("memory", "Host memory of a copy.", nullable=True, one_of=MEMORIES),
+        boolean("is_orphan", "Whether GPU work has no recorded launch."),
+        boolean("is_before_launch", "Whether GPU work starts before its launch."),
+        boolean("is_relabelled", "Whether direction and memory were taken back from what CC made of them (R1)."),
+        boolean("has_queued_work", "Whether the call's time holds queued work, so that it is no copy time (R5)."),
+        int64(
+            "duplicates_count", "Further events of the same name, place, time, ids and size, merged here.", minimum=0
+        ),
+    ),
+)
+
+# Plans that put frames on top of each other read every column of both: only these go in.
+READ = (
+    "run_id",
+    "ordinal",
+    "phase",
+    *IDENTITY,
+)
+
+
+def conform(
+    events: Frame,
+    sources: Frame,
+    runs: Frame,
+    steps: Frame,
+    clock_offsets: Frame,
+) -> Frame:
+    """Keep every interval once, and say what it was; time stays as recorded, with the aligned time beside it."""
+    spans = launched(in_steps(named(once(intervals(events.select(READ), sources))), steps))
+    spans = _copied(spans.join(_modes(runs), on="run_id", how="left"))
+    spans = spans.join(clock_offsets.select("rank", "offset_ns"), on="rank", how="left")
+    is_private = PATTERNS.is_private("pattern")
+    return shaped(
+        spans.with_columns(
+            aligned_ts_ns=nw.col("ts_ns") - nw.col("offset_ns"),
+            label=nw.when(is_private).then(nw.col("name")),
+            name=nw.when(~is_private).then(nw.col("name")),
+            has_queued_work=nw.col("_is_cc") & PATTERNS.has_pattern("pattern", "copy_call"),
+        ),
+        TABLE,
+    )
+
+
+def _modes(runs: Frame) -> Frame:
+    """Whether CC was on, as the run claims; a run that claims nothing is not reinterpreted."""
+    is_on = nw.col("cc_mode").is_in(["on", "devtools"])
+    is_implied = nw.col("cc_mode").is_null() & nw.col("regime").is_in(BOUNCED_REGIMES)
+    return runs.select("run_id", _is_cc=(is_on.fill_null(False) | is_implied.fill_null(False)))
+
+
+def _copied(spans: Frame) -> Frame:
+    """Read direction and memory from a copy's name; under CC take back what Managed, Device-to-Device hides (R1)."""
+    is_copy = (nw.col("kind") == "copy") & nw.col("is_gpu")
+    reported = nw.when(is_copy).then(PATTERNS.word("direction", nw.col("name")))
+    spans = spans.with_columns(
+        _is_cc=nw.col("_is_cc").fill_null(False),
+        reported_direction=reported,
+        _memory=nw.when(is_copy).then(PATTERNS.word("memory", nw.col("name"))),
+        _called=PATTERNS.word("direction", nw.col("_launch_name")),
+    )
+    hidden = nw.col("_is_cc") & (nw.col("reported_direction") == "on_gpu") & (nw.col("_memory") == "managed")
+    side = (
+        nw.when(nw.col("name").str.contains("Managed -> Device", literal=True))
+        .then(nw.lit("host_to_gpu"))
+        .otherwise(nw.when(nw.col("name").str.contains("Device -> Managed", literal=True)).then(nw.lit("gpu_to_host")))
+    )
+    # A driver call that says Device-to-Device itself is believed; one that is silent leaves the side that is Managed.
+    hidden &= (nw.col("_called") != "on_gpu").fill_null(True)
+    told = nw.when(nw.col("_called").is_in(["host_to_gpu", "gpu_to_host"])).then(nw.col("_called"))
+    spans = spans.with_columns(_is_hidden=hidden.fill_null(False))
+    spans = spans.with_columns(_true=nw.when(nw.col("_is_hidden")).then(nw.coalesce(told, side)))
+    is_relabelled = ~nw.col("_true").is_null()
+    return spans.with_columns(
+        is_relabelled=is_relabelled,
+        direction=nw.when(nw.col("_is_hidden")).then(nw.col("_true")).otherwise(nw.col("reported_direction")),
+        memory=nw.when(is_relabelled).then(nw.lit("pinned")).otherwise(nw.col("_memory")),
+    )

@@ -1,0 +1,243 @@
+"""When silver is made again and when it is left alone, and what a run killed at any moment leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assets import bronze, silver
+from bronze import runs as claimed
+from lake import engines
+from lake.errors import ContractBroken
+from lake.keyring import KeyringFile
+from lake.places import Place
+from lake.store import Lake
+from silver import crossings, rule_counts, runs, spans, steps
+from tests.lake.specimens import digests, files_under
+
+if TYPE_CHECKING:
+    from lake.landing_zone import LandingZone
+    from lake.store import Written
+    from lake.tables import Table
+    from tests.conftest import LandFiles
+
+ROOT = Path(__file__).parents[2]
+RUN = "run-1"
+KILLS = 1 + len(silver.TABLES)
+OFF, SEALED = 'regime = "cc_off"\n', 'regime = "sw_per_hop_aesgcm"\n'
+
+
+def trace(rank: int, *, hooks: int = 3, note: str = "mine") -> bytes:
+    """A trace with hooks that seal nothing, kernels, steps, and something to reject and something to seal."""
+    events: list[dict[str, Any]] = []
+    for place in range(hooks):
+        start = 1000 * (place + 1)
+        events += [
+            {"cat": "user_annotation", "name": f"ProfilerStep#{place}", "tid": 1, "ts": start, "dur": 900},
+            {"cat": "user_annotation", "name": "tee::all_reduce#1000", "tid": 1, "ts": start + 10, "dur": 100},
+            {"cat": "user_annotation", "name": "tee::sendrecv", "tid": 1, "ts": start + 20, "dur": 10},
+            {"cat": "kernel", "name": "gemm", "tid": 7, "ts": start + 30, "dur": 50, "args": {"correlation": place}},
+            {"cat": "user_annotation", "name": note, "tid": 1, "ts": start + 40, "dur": 1},
+            {"cat": "cpu_op", "name": note, "tid": 1, "ts": start + 40, "dur": -1},
+        ]
+    document = {
+        "distributedInfo": {"rank": rank, "world_size": 2},
+        "traceEvents": [{"ph": "X", "pid": 1, **event} for event in events],
+    }
+    return json.dumps(document).encode()
+
+
+FILES = {"rank0.json": trace(0), "rank1.json": trace(1)}
+
+
+def conform(land_files: LandFiles, engine: str = "polars") -> list[Written]:
+    return silver.materialise(land_files.lake, RUN, engines.engine(engine))
+
+
+def is_fresh(land_files: LandFiles) -> bool:
+    """Whether nothing is left to do for the run, from its landing directory to silver."""
+    landed = bronze.fresh(land_files.lake, land_files.zone, [RUN])
+    return RUN in silver.fresh(land_files.lake, landed)
+
+
+# -- fresh or stale -----------------------------------------------------------------------------------------------
+
+
+def test_silver_is_stale_until_it_is_made_and_fresh_while_bronze_is_untouched(land_files: LandFiles) -> None:
+    land_files(FILES)
+    assert not is_fresh(land_files)
+    conform(land_files)
+    assert is_fresh(land_files)
+    assert silver.fresh(land_files.lake, [RUN, "another"]) == {RUN}
+
+
+@pytest.mark.parametrize("engine", engines.ENGINES)
+def test_conforming_again_what_is_fresh_writes_nothing_at_all(land_files: LandFiles, engine: str) -> None:
+    land_files(FILES)
+    conform(land_files)
+    before = files_under(land_files.lake.place.directory)
+    assert [each.is_changed for each in conform(land_files, engine)] == [False] * len(silver.TABLES)
+    assert files_under(land_files.lake.place.directory) == before
+
+
+def test_landing_again_what_has_not_changed_leaves_silver_fresh(land_files: LandFiles) -> None:
+    land_files(FILES)
+    conform(land_files)
+    land_files(FILES)
+    assert is_fresh(land_files)
+
+
+def test_a_changed_trace_makes_silver_stale_and_conforms_as_if_it_were_new(
+    land_files: LandFiles, tmp_path: Path
+) -> None:
+    land_files(FILES)
+    conform(land_files)
+    changed = {**FILES, "rank1.json": trace(1, hooks=5)}
+    land_files.write(changed)
+    assert not is_fresh(land_files)
+    land_files.materialise()
+    assert not is_fresh(land_files), "bronze has changed and silver has not"
+    written = conform(land_files)
+    assert is_fresh(land_files)
+    keyring = KeyringFile(tmp_path / "keyring.json")
+    anew = type(land_files)(Lake(Place.of(tmp_path / "anew"), keyring), land_files.zone)
+    anew.materialise()
+    assert [each.content_sha256 for each in conform(anew)] == [each.content_sha256 for each in written]
+    assert land_files.lake.scan(steps.TABLE).collect().height == 3 + 5
+
+
+def test_another_regime_annotates_the_same_crossings_anew(land_files: LandFiles) -> None:
+    land_files(FILES, manifest=OFF)
+    first = {each.table: each for each in conform(land_files)}
+    land_files.write(FILES, manifest=SEALED)
+    assert not is_fresh(land_files)
+    land_files.materialise()
+    second = {each.table: each for each in conform(land_files)}
+    assert is_fresh(land_files)
+    changed = {table for table, each in second.items() if each.content_sha256 != first[table].content_sha256}
+    assert changed == {crossings.TABLE.full_name, runs.TABLE.full_name}
+    found = land_files.lake.scan(crossings.TABLE).collect()
+    assert found.height == found["violation"].count() == 2 * 3
+    (run,) = land_files.lake.scan(runs.TABLE).collect().to_dicts()
+    assert (run["regime"], run["agreement"]) == ("sw_per_hop_aesgcm", "contradicted")
+    land_files(FILES, manifest=OFF)
+    back = {each.table: each.content_sha256 for each in conform(land_files)}
+    assert back == {table: each.content_sha256 for table, each in first.items()}
+
+
+def test_a_run_whose_files_are_gone_from_its_directory_leaves_no_rows_of_them(land_files: LandFiles) -> None:
+    directory = land_files.write(FILES)
+    land_files.materialise()
+    conform(land_files)
+    (directory / "rank1.json").unlink()
+    land_files.materialise()
+    conform(land_files)
+    assert land_files.lake.scan(spans.TABLE).collect()["rank"].unique().to_list() == [0]
+    assert land_files.lake.scan(rule_counts.TABLE).collect()["rank"].unique().to_list() == [0]
+
+
+@pytest.mark.parametrize("change", ["TRANSFORMS_VERSION", "CHUNK_EVENTS"])
+def test_whatever_decides_in_silver_makes_it_stale_when_it_changes(
+    land_files: LandFiles, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    land_files(FILES)
+    conform(land_files)
+    monkeypatch.setattr(silver, change, getattr(silver, change) + 1)
+    assert not is_fresh(land_files)
+    assert not any(each.is_changed for each in conform(land_files)), "the same rows, under a new mark"
+    assert is_fresh(land_files)
+
+
+def test_a_run_that_fails_halfway_is_not_fresh_and_is_mended_by_the_next(land_files: LandFiles, tmp_path: Path) -> None:
+    land_files(FILES)
+    before = {each.table: each.content_sha256 for each in conform(land_files)}
+    land_files(FILES, manifest=SEALED)
+    (tmp_path / "keyring.json").chmod(0o640)
+    with pytest.raises(ContractBroken, match=r"keyring\.json"):
+        conform(land_files)
+    assert not is_fresh(land_files)
+    now = digests(land_files.lake, RUN, silver.TABLES)
+    assert now == {name: digest for name, digest in before.items() if name in now}
+    (tmp_path / "keyring.json").chmod(0o600)
+    conform(land_files)
+    assert is_fresh(land_files)
+
+
+# -- killed at any moment -----------------------------------------------------------------------------------------
+
+
+def start(lake: Lake, zone: LandingZone) -> subprocess.Popen[bytes]:
+    """`teetotal run` in a process of its own."""
+    places = ("--lake", str(lake.place), "--landing", str(zone.place))
+    return subprocess.Popen(
+        [sys.executable, "-c", "from pipelines.cli import main; main()", *places, "run"],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("TEETOTAL_")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def commits(lake: Lake, table: Table) -> int:
+    """How many commits a table has, told from its directory alone."""
+    return len(list((lake.place.directory / table.path / "_delta_log").glob("*.json")))
+
+
+def kill_after(process: subprocess.Popen[bytes], lake: Lake, table: Table, seconds: float) -> bool:
+    """Kill -9 a run so many seconds after that table was committed to; whether it was still at work."""
+    before = commits(lake, table)
+    while process.poll() is None and commits(lake, table) == before:
+        time.sleep(0.001)
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    process.wait()
+    assert process.returncode in {0, -signal.SIGKILL}
+    return process.returncode != 0
+
+
+@pytest.mark.timeout(300)
+def test_killed_at_any_moment_a_run_leaves_every_table_old_or_new_and_a_clean_run_mends_it(
+    land_files: LandFiles, tmp_path: Path
+) -> None:
+    lake, zone = land_files.lake, land_files.zone
+    keyring = KeyringFile(tmp_path / "keyring.json", is_made_on_first_use=True)
+    keyring()
+    undisturbed = type(land_files)(Lake(Place.of(tmp_path / "undisturbed"), keyring), zone)
+    contents = [{"rank0.json": trace(0), "rank1.json": trace(1, hooks=hooks)} for hooks in (3, 4)]
+    whole = []
+    for files in contents:
+        undisturbed.write(files)
+        undisturbed.materialise()
+        conform(undisturbed)
+        whole.append(digests(undisturbed.lake, RUN, silver.TABLES))
+    empty = digests(lake, RUN, silver.TABLES)
+    chance = random.Random(5)
+    killed, between = 0, 0
+    for place in range(KILLS):
+        land_files.write(contents[place % 2])
+        table = (claimed.TABLE, *silver.TABLES)[place]
+        killed += kill_after(start(lake, zone), lake, table, chance.uniform(0, 0.05))
+        found = digests(lake, RUN, silver.TABLES)
+        assert all(found[name] in {empty[name], whole[0][name], whole[1][name]} for name in found)
+        assert found == whole[place % 2] or not is_fresh(land_files)
+        between += found not in (empty, *whole)
+    assert killed >= KILLS // 2
+    assert between > 0, "no kill fell between two tables"
+
+    land_files.write(contents[1])
+    finished = start(lake, zone)
+    assert finished.wait(120) == 0
+    assert is_fresh(land_files)
+    assert digests(lake, RUN, silver.TABLES) == whole[1]
+    assert not any(each.is_changed for each in conform(land_files))

@@ -1,0 +1,270 @@
+"""Silver as a person meets it: what `teetotal run`, `status` and `show` say of promises, engines and failures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from assets import silver
+from lake import engines
+from pipelines import cli
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from click.testing import Result
+
+_ROOT = Path(__file__).parent.parent.parent
+_HOOK = ("tee::sendrecv", "tee::sendrecv")
+_SEALED = ("tee::encrypt", "tee::sendrecv", "tee::encrypt", "tee::sendrecv")
+SEALED, OFF = 'regime = "sw_per_hop_aesgcm"\n', 'regime = "cc_off"\n'
+
+
+def note(name: str, start: float, length: float) -> dict[str, Any]:
+    return {"ph": "X", "cat": "user_annotation", "name": name, "pid": 1, "tid": 1, "ts": start, "dur": length}
+
+
+def kernel(name: str, start: float) -> dict[str, Any]:
+    return {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": start, "dur": 5}
+
+
+def hook(*parts: str) -> list[dict[str, Any]]:
+    """A hook's all-reduce of a thousand bytes, and what it holds."""
+    inside = [note(part, 20 + 10 * place, 5) for place, part in enumerate(parts)]
+    return [note("tee::all_reduce#1000", 10, 90), *inside]
+
+
+def trace(rank: int, *events: dict[str, Any], world_size: int = 2) -> bytes:
+    distributed = {"rank": rank, "world_size": world_size}
+    return json.dumps({"distributedInfo": distributed, "traceEvents": events}).encode()
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Where the tests' own lake and landing zone are; the keyring is beside the lake."""
+    for name in ("TEETOTAL_KEYRING", "TEETOTAL_KEYRING_SECRET"):
+        monkeypatch.delenv(name, raising=False)
+    return ["--lake", str(tmp_path / "lake"), "--landing", str(tmp_path / "landing")]
+
+
+@pytest.fixture
+def teetotal(places: list[str]) -> Callable[..., Result]:
+    """The command, in this process."""
+    return lambda *words: CliRunner().invoke(cli.main, [*places, *words], catch_exceptions=False)
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Callable[..., None]:
+    """Puts a run of two ranks with the same events into the landing zone."""
+
+    def put(run_id: str, manifest: str, *events: dict[str, Any], world_size: int = 2) -> None:
+        directory = tmp_path / "landing" / run_id
+        directory.mkdir(parents=True)
+        for rank in (0, 1):
+            (directory / f"rank{rank}.json").write_bytes(trace(rank, *events, world_size=world_size))
+        (directory / "run.toml").write_text(manifest)
+
+    return put
+
+
+def shown(teetotal: Callable[..., Result], *words: str) -> list[dict[str, Any]]:
+    """The rows that `show` gives."""
+    done = teetotal("show", *words, "--format", "json")
+    assert done.exit_code == 0, done.output
+    rows: list[dict[str, Any]] = json.loads(done.stdout)
+    return rows
+
+
+def states(told: str) -> dict[str, list[str]]:
+    """The lines of `status`, by run."""
+    lines = [line.split() for line in told.splitlines()[1:]]
+    return {words[0]: words[1:] for words in lines if words and not words[0].endswith(":")}
+
+
+# -- what a person is told ----------------------------------------------------------------------------------------
+
+
+def test_a_broken_promise_and_a_contradicted_claim_are_told_by_status(
+    teetotal: Callable[..., Result], put: Callable[..., None]
+) -> None:
+    put("honest", SEALED, *hook(*_SEALED))
+    put("plain", SEALED, *hook(*_HOOK))
+    put("secretive", OFF, *hook(*_SEALED))
+    assert teetotal("run").exit_code == 0
+    told = teetotal("status")
+    assert told.exit_code == 0, "a broken promise is a finding, not a failure of the command"
+    assert "plain: it claims sw_per_hop_aesgcm, yet 2 crossings were not sealed" in told.output
+    broken = "plain: 2 crossings: sw_per_hop_aesgcm must seal gpu_to_gpu, yet it crossed in plaintext"
+    assert broken in told.output
+    assert "secretive: it claims cc_off, yet 4 messages were sealed by a software hook" in told.output
+    assert [line for line in told.output.splitlines() if line.startswith("honest: ") and "yet" in line] == []
+    assert {run: words[-1] for run, words in states(told.output).items()} == {
+        "honest": "0",
+        "plain": "2",
+        "secretive": "0",
+    }
+
+
+def test_show_gives_the_crossings_of_one_run(teetotal: Callable[..., Result], put: Callable[..., None]) -> None:
+    put("honest", SEALED, *hook(*_SEALED))
+    put("plain", SEALED, *hook(*_HOOK))
+    teetotal("run")
+    columns = "rank,sealed_message_count,wire_bytes,violation"
+    honest = shown(teetotal, "silver.crossings", "--run", "honest", "--columns", columns)
+    assert sorted((row["rank"], row["sealed_message_count"], row["wire_bytes"]) for row in honest) == [
+        (0, 2, 1056),
+        (1, 2, 1056),
+    ]
+    assert {row["violation"] for row in honest} == {None}
+    assert len(shown(teetotal, "silver.crossings", "--run", "plain")) == 2
+    assert len(shown(teetotal, "silver.crossings")) == 4
+    drawn = teetotal("show", "silver.crossings", "--run", "plain").output
+    assert "must seal gpu_to_gpu, yet it crossed in" in drawn
+    assert "2 of 2 rows" in drawn
+
+
+def test_kernels_that_no_pattern_knows_are_pointed_out_in_a_job_of_several_ranks(
+    teetotal: Callable[..., Result], put: Callable[..., None]
+) -> None:
+    put("strange", OFF, kernel("brandNewCollectiveKernel", 10), kernel("gemm", 20))
+    put("known", OFF, kernel("ncclDevKernel_AllReduce", 10), kernel("gemm", 20))
+    put("alone", OFF, kernel("gemm", 20), world_size=1)
+    teetotal("run")
+    hints = [line for line in teetotal("status").output.splitlines() if "span_kinds.toml" in line]
+    (hint,) = hints
+    assert hint.startswith("strange: a job of 2 ranks without a collective that silver/span_kinds.toml knows")
+    assert hint.endswith("all 4 GPU kernels count as compute")
+
+
+def test_the_hint_also_comes_where_only_manifest_and_files_show_several_ranks(
+    teetotal: Callable[..., Result], tmp_path: Path
+) -> None:
+    directory = tmp_path / "landing" / "strange"
+    directory.mkdir(parents=True)
+    for rank in (0, 1):
+        events = [kernel("brandNewCollectiveKernel", 10 + rank)]
+        (directory / f"rank{rank}.json").write_text(json.dumps({"traceEvents": events}))
+    (directory / "run.toml").write_text(f"{OFF}world_size = 2\n")
+    teetotal("run")
+    assert "strange: a job of 2 ranks without a collective" in teetotal("status").output
+
+
+def test_what_was_rejected_is_told_with_its_rule(teetotal: Callable[..., Result], put: Callable[..., None]) -> None:
+    put("torn", OFF, note("a", 10, -1), note("b", 10, 1), note("b", 10, 1))
+    teetotal("run")
+    told = teetotal("status").output
+    assert "torn: 2 rejected: A negative duration is a clock fault; CUDA events have them under CC (R2)." in told
+    assert "torn: 2 merged: An event with the name, place, time, ids and size of another of its source is the same." in told
+
+
+# -- engines ------------------------------------------------------------------------------------------------------
+
+
+def test_the_engines_that_the_command_offers_are_those_that_there_are() -> None:
+    assert cli._ENGINES == engines.ENGINES
+
+
+def test_another_engine_finds_nothing_to_change(
+    teetotal: Callable[..., Result], put: Callable[..., None], tmp_path: Path
+) -> None:
+    put("honest", SEALED, *hook(*_SEALED))
+    first, *others = engines.ENGINES
+    assert teetotal("run", "--engine", first).exit_code == 0
+    versions = {path: path.stat().st_mtime_ns for path in (tmp_path / "lake" / "silver").rglob("*.json")}
+    for other in others:
+        assert teetotal("run", "--engine", other).output == "honest: fresh, nothing to do\n"
+        again = teetotal("run", "--engine", other, "--full")
+        assert again.exit_code == 0, again.output
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "lake" / "silver").rglob("*.json")} == versions
+
+
+def test_an_engine_that_there_is_not_is_wrong_usage_and_writes_nothing(
+    places: list[str], put: Callable[..., None], tmp_path: Path
+) -> None:
+    put("honest", SEALED, *hook(*_SEALED))
+    done = subprocess.run(
+        [sys.executable, "-c", "from pipelines.cli import main; main()", *places, "run", "--engine", "sprak"],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "'sprak'" in done.stderr
+    assert all(name in done.stderr for name in engines.ENGINES)
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "lake").exists()
+
+
+# -- failures -----------------------------------------------------------------------------------------------------
+
+
+def test_a_keyring_that_others_may_read_fails_every_run_in_a_line_and_leaves_them_to_be_run_again(
+    teetotal: Callable[..., Result], put: Callable[..., None], tmp_path: Path
+) -> None:
+    put("a", SEALED, *hook(*_SEALED))
+    put("b", SEALED, *hook(*_HOOK))
+    assert teetotal("run", "a").exit_code == 0
+    before = shown(teetotal, "silver.crossings")
+    keyring = tmp_path / "keyring.json"
+    keyring.chmod(0o644)
+    done = teetotal("run", "--full")
+    assert done.exit_code == 1
+    lines = done.stderr.splitlines()
+    assert [line.partition(": failed: ")[0] for line in lines] == ["a", "b"]
+    assert all("keyring.json" in line for line in lines)
+    assert shown(teetotal, "silver.crossings") == before, "what was made before is as it was"
+    assert shown(teetotal, "silver.runs", "--run", "b") == []
+    assert states(teetotal("status").output)["b"][0] == "stale"
+    keyring.chmod(0o600)
+    assert teetotal("run").exit_code == 0
+    assert {run: words[0] for run, words in states(teetotal("status").output).items()} == {"a": "fresh", "b": "fresh"}
+    assert len(shown(teetotal, "silver.runs")) == 2
+
+
+def test_one_run_that_no_engine_can_conform_fails_alone(
+    teetotal: Callable[..., Result], put: Callable[..., None], tmp_path: Path
+) -> None:
+    for name in ("a", "b", "c"):
+        put(name, SEALED, *hook(*_SEALED))
+    lake = tmp_path / "lake" / "silver" / "spans"
+    lake.mkdir(parents=True)
+    # Somebody put a file where the partition of one run should be.
+    (lake / "run_id=b").write_text("in the way")
+    done = teetotal("run")
+    assert done.exit_code == 1
+    assert [line.partition(": ")[0] for line in done.stderr.splitlines()] == ["b"]
+    assert "b: failed: " in done.stderr
+    assert [line.partition(": ")[0] for line in done.stdout.splitlines()] == ["a", "c"]
+    assert {run: words[0] for run, words in states(teetotal("status").output).items()} == {
+        "a": "fresh",
+        "b": "stale",
+        "c": "fresh",
+    }
+    assert {row["run_id"] for row in shown(teetotal, "silver.runs")} == {"a", "c"}
+
+
+def test_a_number_that_no_engine_can_add_is_no_traceback_and_stops_no_other_run(
+    teetotal: Callable[..., Result], put: Callable[..., None]
+) -> None:
+    copy = {**kernel("Memcpy HtoD (Pageable -> Device)", 10), "cat": "gpu_memcpy", "args": {"bytes": (1 << 63) - 1}}
+    put("a", 'regime = "hopper_spt_cc"\n', copy)
+    put("b", SEALED, *hook(*_SEALED))
+    done = teetotal("run", "--engine", "duckdb")
+    assert "b: " in done.stdout
+    assert done.exit_code in {0, 1}
+
+
+def test_no_table_of_silver_is_without_a_show(teetotal: Callable[..., Result], put: Callable[..., None]) -> None:
+    put("honest", SEALED, *hook(*_SEALED))
+    teetotal("run")
+    for table in silver.TABLES:
+        drawn = teetotal("show", table.full_name, "--run", "honest")
+        assert drawn.exit_code == 0, table.full_name
+        assert "rows" in drawn.output

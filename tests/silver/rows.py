@@ -1,0 +1,242 @@
+"""Bronze rows as short literals, and the whole way to silver: shared by the tests of silver."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import polars as pl
+import pyarrow as pa
+
+from assets.silver import TABLES
+from bronze import runs as claimed
+from bronze import source_files, trace_events, unreadable
+from lake.contract import declared
+from lake.tables import Kind
+from silver import clock_offsets, collectives, crossings, nonce_budgets, rejects, rule_counts, runs, spans, steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lake.frames import Frame
+    from lake.tables import Table
+
+_NOTHING = {Kind.TEXT: "", Kind.INT32: 0, Kind.INT64: 0, Kind.FLOAT64: 0.0, Kind.BOOL: False}
+RUN = "run-1"
+# Ranks of runs that go through one chain together are this far apart.
+APART = 1000
+
+
+class Bench(Protocol):
+    """What the tests need of an engine: rows in, rows out."""
+
+    name: str
+
+    def wrap(self, rows: pa.Table) -> Frame:
+        """Rows as a frame."""
+        ...
+
+    def rows(self, frame: Frame) -> pa.Table:
+        """Run the plan."""
+        ...
+
+
+# -- literals ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a bronze table, as far as a test cares."""
+
+    table: Table
+    fields: dict[str, Any]
+
+
+def event(name: str | None, category: str | None, ts_ns: int | None, duration_ns: int | None, **fields: Any) -> Row:
+    """A complete event of rank 0, unless it says otherwise."""
+    known = {"name": name, "category": category, "ts_ns": ts_ns, "duration_ns": duration_ns}
+    return Row(trace_events.TABLE, {"run_id": RUN, "rank": 0, "phase": "X", "thread_id": "1", **known, **fields})
+
+
+def kernel(name: str, ts_ns: int, duration_ns: int, **fields: Any) -> Row:
+    """GPU work."""
+    return event(name, "kernel", ts_ns, duration_ns, **fields)
+
+
+def note(name: str, ts_ns: int, duration_ns: int, **fields: Any) -> Row:
+    """An annotation of the host."""
+    return event(name, "user_annotation", ts_ns, duration_ns, **fields)
+
+
+def copy(name: str, ts_ns: int, duration_ns: int, **fields: Any) -> Row:
+    """A copy on the GPU's track."""
+    return event(name, "gpu_memcpy", ts_ns, duration_ns, **fields)
+
+
+def call(name: str, ts_ns: int, duration_ns: int, **fields: Any) -> Row:
+    """A call of the CUDA runtime."""
+    return event(name, "cuda_runtime", ts_ns, duration_ns, **fields)
+
+
+def all_reduce(ts_ns: int, duration_ns: int, **fields: Any) -> Row:
+    """The kernel of an all-reduce of 1,000 floats over two ranks, unless it says otherwise."""
+    known = {"collective_name": "allreduce", "dtype": "Float", "in_elements_count": 1000, "group_size": 2}
+    return kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", ts_ns, duration_ns, **{**known, **fields})
+
+
+def in_turn(*rows: Row) -> list[Row]:
+    """The same events a microsecond apart, so that none is simultaneous with another."""
+    return [Row(row.table, {**row.fields, "ts_ns": 1000 * (place + 1)}) for place, row in enumerate(rows)]
+
+
+def source(**fields: Any) -> Row:
+    """A file that was kept, of rank 0, unless it says otherwise; its events are counted where it does not say."""
+    return Row(source_files.TABLE, {"run_id": RUN, "format": "kineto", "outcome": "kept", "rank": 0, **fields})
+
+
+def stretch(**fields: Any) -> Row:
+    """A stretch of a source that nobody could read."""
+    return Row(unreadable.TABLE, {"run_id": RUN, **fields})
+
+
+def run(**fields: Any) -> Row:
+    """What a run claims."""
+    return Row(claimed.TABLE, {"run_id": RUN, **fields})
+
+
+def rows_of(table: Table, rows: Iterable[dict[str, Any]]) -> pa.Table:
+    """Rows of the declared schema: what is left out is null, or nothing where null is not allowed."""
+    full = []
+    for row in rows:
+        unknown = set(row) - set(table.column_names)
+        assert not unknown, f"{table.full_name} has no {unknown}"
+        full.append({c.name: row.get(c.name, None if c.nullable else _NOTHING[c.kind]) for c in table.columns})
+    return pa.Table.from_pylist(full, schema=table.arrow_schema)
+
+
+@dataclass(frozen=True)
+class Bronze:
+    """The four bronze tables of a run, complete and consistent: every event has a source that counts it."""
+
+    events: pa.Table
+    sources: pa.Table
+    unreadable: pa.Table
+    runs: pa.Table
+
+    @classmethod
+    def of(cls, *rows: Row, adapt: Callable[[dict[str, Any]], dict[str, Any]] = dict) -> Bronze:
+        """Fill in what the literals leave out; `adapt` may change a complete row."""
+        by_table: dict[str, list[dict[str, Any]]] = {}
+        for literal in rows:
+            by_table.setdefault(literal.table.name, []).append(dict(literal.fields))
+        events, counts = by_table.get("trace_events", []), Counter[str]()
+        for row in events:
+            sha256 = row.setdefault("source_sha256", f"source-{row['rank']}")
+            row.setdefault("ordinal", counts[sha256])
+            counts[sha256] += 1
+        sources = by_table.get("source_files", [])
+        for row in sources:
+            row.setdefault("source_sha256", f"source-{row['rank']}")
+        known = {row["source_sha256"] for row in sources}
+        ranks = {row["source_sha256"]: row["rank"] for row in events}
+        sources += [source(rank=rank, source_sha256=sha).fields for sha, rank in ranks.items() if sha not in known]
+        for row in sources:
+            row.setdefault("file_name", f"{row['source_sha256']}.json")
+            row.setdefault("events_count", counts[row["source_sha256"]])
+        claims = by_table.get("runs", [run().fields])
+        stretches = by_table.get("unreadable", [])
+        return cls(
+            rows_of(trace_events.TABLE, map(adapt, events)),
+            rows_of(source_files.TABLE, map(adapt, sources)),
+            rows_of(unreadable.TABLE, map(adapt, stretches)),
+            rows_of(claimed.TABLE, map(adapt, claims)),
+        )
+
+    @classmethod
+    def joined(cls, parts: Iterable[Bronze]) -> Bronze:
+        """Several runs as one set of tables."""
+        parts = list(parts)
+        names = ("events", "sources", "unreadable", "runs")
+        return cls(*(pa.concat_tables([getattr(part, name) for part in parts]) for name in names))
+
+
+def apart(place: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Gives a row of one run among many a run id, a rank and a source that no other has."""
+
+    def adapt(row: dict[str, Any]) -> dict[str, Any]:
+        adapted = {**row, "run_id": f"case-{place}"}
+        if row.get("source_sha256") is not None:
+            adapted["source_sha256"] = f"case-{place}/{row['source_sha256']}"
+        if row.get("rank") is not None:
+            adapted["rank"] = row["rank"] + place * APART
+        return adapted
+
+    return adapt
+
+
+# -- the way to silver -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Silver:
+    """The silver tables, each sorted by its key."""
+
+    tables: dict[str, pl.DataFrame] = field(default_factory=dict)
+
+    def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        """Some columns of a table."""
+        return self.tables[table].select(columns).rows()
+
+    def only(self, table: str, *columns: str) -> tuple[Any, ...]:
+        """The same of a table that must have one row."""
+        (row,) = self.rows(table, *columns)
+        return row
+
+    def by(self, table: str, key: str, *columns: str) -> dict[Any, tuple[Any, ...]]:
+        """The same by the value of another column, which must be distinct."""
+        found = {row[0]: row[1:] for row in self.rows(table, key, *columns)}
+        assert len(found) == len(self.tables[table]), f"{key} repeats"
+        return found
+
+
+def settled(bench: Bench, frame: Frame, table: Table) -> pa.Table:
+    """Run a plan and hold what comes out to the declaration, run by run, as the door does."""
+    rows = bench.rows(frame)
+    for run_id in rows.column("run_id").unique().to_pylist():
+        declared(table, rows.filter(pa.compute.equal(rows.column("run_id"), run_id)), run_id)
+    return rows.cast(pa.schema([field.remove_metadata() for field in table.arrow_schema]))
+
+
+def ordered(table: Table, rows: pa.Table) -> pl.DataFrame:
+    """Rows as the door orders them: by run and key."""
+    frame = pl.DataFrame(rows)
+    assert frame.schema == table.polars_schema
+    return frame.sort("run_id", *table.key, *frame.columns, nulls_last=False)
+
+
+def conformed(
+    bench: Bench, bronze: Bronze, shares: Callable[[Frame], Iterable[Frame]] = lambda events: [events]
+) -> Silver:
+    """The whole chain, settled at every table as the asset does; `shares` may hand the spans their events in parts."""
+    found: dict[str, pl.DataFrame] = {}
+
+    def keep(table: Table, *frames: Frame) -> Frame:
+        rows = pa.concat_tables([settled(bench, frame, table) for frame in frames])
+        found[table.name] = ordered(table, rows)
+        return bench.wrap(rows)
+
+    events, files = bench.wrap(bronze.events), bench.wrap(bronze.sources)
+    claims, broken = bench.wrap(bronze.runs), bench.wrap(bronze.unreadable)
+    offsets = keep(clock_offsets.TABLE, clock_offsets.conform(events, files))
+    stepped = keep(steps.TABLE, steps.conform(events, files, claims, offsets))
+    refused = keep(rejects.TABLE, rejects.conform(events, files, broken))
+    parts = (spans.conform(share, files, claims, stepped, offsets) for share in shares(events))
+    kept = keep(spans.TABLE, *parts)
+    keep(rule_counts.TABLE, rule_counts.conform(events, files, claims, kept, stepped, refused))
+    together = keep(collectives.TABLE, collectives.conform(kept, events, claims))
+    crossed = keep(crossings.TABLE, crossings.conform(kept, together, claims))
+    keep(nonce_budgets.TABLE, nonce_budgets.conform(crossed))
+    keep(runs.TABLE, runs.conform(claims, kept, stepped, crossed))
+    assert set(found) == {table.name for table in TABLES}
+    return Silver(found)
