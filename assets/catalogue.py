@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bronze import runs, source_files, trace_events, unreadable
+from assets import bronze, gold, silver
 from lake.errors import EvidenceRejected, nearest
 
 if TYPE_CHECKING:
     from lake.tables import Column, Table
 
-TABLES: dict[str, Table] = {
-    table.full_name: table for table in (source_files.TABLE, runs.TABLE, trace_events.TABLE, unreadable.TABLE)
-}
+TABLES: dict[str, Table] = {table.full_name: table for table in (*bronze.TABLES, *silver.TABLES, *gold.TABLES)}
 _TIERS = {
     "bronze": "what the source said",
     "silver": "what it meant",
@@ -23,7 +21,7 @@ _TIERS = {
 def table(name: str) -> Table:
     """The table of that name; a wrong one is answered with the nearest right one."""
     if name not in TABLES:
-        raise EvidenceRejected(f"there is no table {name!r}", nearest(name, TABLES))
+        raise EvidenceRejected(f"there is no table {name[:160]!r}", nearest(name[:160], TABLES))
     return TABLES[name]
 
 

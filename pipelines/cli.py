@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from lake.store import Lake
     from pipelines.run import Outcome
     from pipelines.settings import Settings
 
 _FAILED = 1
 _WRONG_USAGE = 2
+# Written out: asking `lake.engines` would import every engine for `--help`. A test holds the two equal.
+_ENGINES = ("polars", "duckdb")
 
 
 class _Group(click.Group):
@@ -44,13 +47,16 @@ class _Group(click.Group):
     help="Where the tables are (TEETOTAL_LAKE, default data/lake): a path or s3://…",
 )
 @click.option("--landing", metavar="PLACE", help="Where runs arrive (TEETOTAL_LANDING, default data/landing).")
+@click.option(
+    "--keyring", metavar="PATH", help="The keys of sealed columns (TEETOTAL_KEYRING, default beside the lake)."
+)
 @click.version_option(package_name="teetotal")
 @click.pass_context
-def main(ctx: click.Context, lake: str | None, landing: str | None) -> None:
+def main(ctx: click.Context, lake: str | None, landing: str | None, keyring: str | None) -> None:
     """What does confidential computing cost this training run, and where is it paid?"""
     from pipelines.settings import settings
 
-    ctx.obj = settings(lake, landing)
+    ctx.obj = settings(lake, landing, keyring)
 
 
 @main.command()
@@ -83,11 +89,12 @@ def land(
 
 @main.command()
 @click.argument("run_ids", nargs=-1, metavar="[RUN_ID]…")
+@click.option("--engine", type=click.Choice(_ENGINES), default=_ENGINES[0], show_default=True, help="What computes.")
 @click.option("--full", is_flag=True, help="Also what is fresh already.")
 @click.pass_obj
-def run(chosen: Settings, run_ids: tuple[str, ...], full: bool) -> None:
+def run(chosen: Settings, run_ids: tuple[str, ...], engine: str, full: bool) -> None:
     """Bring into the lake what is new or has changed (all runs by default)."""
-    outcomes = _run(chosen, run_ids, full=full)
+    outcomes = _run(chosen, run_ids, engine=engine, full=full)
     if not outcomes:
         click.echo(f"no runs in {chosen.landing}: land one with `teetotal land`, or try `teetotal demo`")
     if any(outcome.fault for outcome in outcomes):
@@ -99,11 +106,10 @@ def run(chosen: Settings, run_ids: tuple[str, ...], full: bool) -> None:
 def status(chosen: Settings) -> None:
     """Show which runs are fresh, stale or new, and what was kept, merged or rejected, and why."""
     from lake.landing_zone import LandingZone
-    from lake.store import Lake
     from pipelines import show
     from pipelines import status as states
 
-    found = states.status(Lake(chosen.lake), LandingZone(chosen.landing))
+    found = states.status(_lake(chosen), LandingZone(chosen.landing))
     if not found.lines and not found.notes:
         click.echo(f"nothing in {chosen.landing} yet: land a run with `teetotal land`, or try `teetotal demo`")
         return
@@ -129,44 +135,136 @@ def status(chosen: Settings) -> None:
     show_default=True,
 )
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many rows (20 for a table; 0: all).")
+@click.option("--reveal", is_flag=True, help="Open sealed columns; needs the keyring.")
 @click.pass_obj
 def show_table(
-    chosen: Settings, table: str, run_ids: tuple[str, ...], columns: str | None, form: str, limit: int | None
+    chosen: Settings,
+    table: str,
+    run_ids: tuple[str, ...],
+    columns: str | None,
+    form: str,
+    limit: int | None,
+    reveal: bool,
 ) -> None:
     """Print a table, for example `teetotal show bronze.runs`."""
     from assets import catalogue
-    from lake.store import Lake
     from pipelines import show
 
     declared = catalogue.table(table)
-    lake = Lake(chosen.lake)
+    lake = _lake(chosen)
     wanted = [name.strip() for name in columns.split(",")] if columns else []
     most = (20 if form == "table" else None) if limit is None else limit or None
-    rows = show.relation(lake, declared, run_ids, wanted, most)
+    rows = show.rows(lake, declared, run_ids, wanted, most, reveal=reveal)
     if form != "table":
         show.write(rows, form, sys.stdout.buffer)
         return
     total = show.count(lake, declared, run_ids)
-    show.draw(rows, total, _console())
+    show.draw(rows, total, _console(), () if reveal else [column.name for column in declared.sealed])
+
+
+@main.command("query")
+@click.argument("sql", required=False)
+@click.option("--file", metavar="F", help="Take the statement from a file.")
+@click.option(
+    "--param",
+    "given",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="The value of $NAME: a number, true or false, else text; NAME:text=VALUE is text whatever it looks like.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json", "parquet"]),
+    default="table",
+    show_default=True,
+)
+@click.option("--limit", type=click.IntRange(min=0), help="At most so many rows (20 for a table; 0: all).")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), default=60, show_default=True, help="Seconds to answer in; 0: no limit."
+)
+@click.pass_obj
+def query_lake(
+    chosen: Settings,
+    sql: str | None,
+    file: str | None,
+    given: tuple[str, ...],
+    form: str,
+    limit: int | None,
+    timeout: float,
+) -> None:
+    """Ask all tables in SQL, for example `teetotal query 'SELECT run_id, regime FROM bronze.runs'`.
+
+    SQL is one statement that reads, in DuckDB's dialect, or - for standard input. Values are bound, never pasted:
+    `WHERE run_id = $run` with `--param run=ID`. Tables are bronze.x, silver.x and gold.x (`SHOW ALL TABLES`). Sealed
+    columns give tokens (`show --reveal` opens them). Files, settings and extensions are out of reach.
+    """
+    from pipelines import show
+    from pipelines.query import parameters, query, text_of
+
+    text = text_of(sql, None if file is None else Path(file), sys.stdin.buffer)
+    most = (20 if form == "table" else None) if limit is None else limit or None
+    with query(_lake(chosen), text, parameters(given), timeout or None) as answer:
+        if form == "table":
+            show.draw(*answer.first(most), _console(), answer.sealed)
+        else:
+            show.write(answer.rows(most), form, sys.stdout.buffer)
+
+
+@main.group()
+def keys() -> None:
+    """The keys that sealed columns are opened with; no command prints a secret."""
+
+
+@keys.command("list")
+@click.pass_obj
+def list_keys(chosen: Settings) -> None:
+    """Show each key: when it was made, which one is active, and in how many partitions its tokens are."""
+    from pipelines import keys as keyrings
+    from pipelines import show
+
+    lines = keyrings.inventory(_lake(chosen), chosen.keyring())
+    show.grid(_console(), list(lines[0]), lines, ["partitions"])
+
+
+@keys.command("create")
+@click.pass_obj
+def create_keys(chosen: Settings) -> None:
+    """Make a new keyring with one key, where there is none yet."""
+    made = chosen.keyring.create()
+    click.echo(
+        f"{made.place}: key {made.active_id} is active. Keep a copy apart from the lake: a lost key opens nothing."
+    )
+
+
+@keys.command("rotate")
+@click.option("--resume", is_flag=True, help="Add no key; only finish what an earlier rotation began.")
+@click.pass_obj
+def rotate_keys(chosen: Settings, resume: bool) -> None:
+    """Add a key, make it the active one, and seal again what older keys sealed."""
+    from pipelines import keys as keyrings
+
+    ring = chosen.keyring() if resume else chosen.keyring.rotate()
+    click.echo(f"{ring.place}: key {ring.active_id} is active")
+    for written in keyrings.reseal(_lake(chosen), ring):
+        click.echo(f"{written.table}, run {written.run_id}: {written.rows:,} rows sealed again")
+    click.echo("Every partition is sealed with the active key. Files of older versions stay until they are vacuumed.")
 
 
 @main.command()
 @click.pass_obj
 def demo(chosen: Settings) -> None:
-    """Land the bundled recordings, bring them into the lake and take a first look."""
+    """Land the bundled recordings, run the pipeline on them, and tell what the TEE cost and where."""
     from lake.landing_zone import LandingZone
-    from lake.store import Lake
     from pipelines import demo as bundled
-    from pipelines import show
+    from pipelines import verdicts
 
     run_ids = bundled.land_samples(LandingZone(chosen.landing))
     outcomes = _run(chosen, run_ids)
     if any(outcome.fault for outcome in outcomes):
         raise SystemExit(_FAILED)
-    console = _console()
-    lines = bundled.first_look(Lake(chosen.lake), run_ids)
-    console.print()
-    show.grid(console, list(lines[0]), lines, list(lines[0])[1:])
+    for line in verdicts.told(_lake(chosen), run_ids):
+        click.echo(line)
     click.echo(
         f"""
 Recorded on one NVIDIA H200 with confidential computing off; the `tee` runs seal every ring hop in software
@@ -174,23 +272,38 @@ Recorded on one NVIDIA H200 with confidential computing off; the `tee` runs seal
 
 The tables are a Delta lake in {chosen.lake}. Look around:
   {sys.argv[0]} status
-  {sys.argv[0]} show bronze.runs
-  {sys.argv[0]} show bronze.trace_events --run {run_ids[-1]} --columns ts_ns,duration_ns,category,name"""
+  {sys.argv[0]} show gold.step_overhead
+  {sys.argv[0]} show gold.time_breakdown --run {run_ids[-1]}
+  {sys.argv[0]} show silver.crossings --run {run_ids[-1]}"""
     )
 
 
-def _run(chosen: Settings, run_ids: Sequence[str], *, full: bool = False) -> list[Outcome]:
+def _run(chosen: Settings, run_ids: Sequence[str], *, engine: str = _ENGINES[0], full: bool = False) -> list[Outcome]:
     """Run, and say in a line what became of each run."""
+    from lake import engines
     from lake.landing_zone import LandingZone
-    from lake.store import Lake
     from pipelines.progress import Watcher
     from pipelines.run import run as run_all
 
     watcher = Watcher()
-    outcomes = run_all(Lake(chosen.lake), LandingZone(chosen.landing), chosen.limits, watcher, run_ids, full=full)
+    outcomes = run_all(
+        _lake(chosen),
+        LandingZone(chosen.landing),
+        chosen.limits,
+        watcher,
+        engines.engine(engine),
+        run_ids,
+        full=full,
+    )
     for outcome in outcomes:
         click.echo(_told(outcome), err=outcome.fault is not None)
     return outcomes
+
+
+def _lake(chosen: Settings) -> Lake:
+    from lake.store import Lake
+
+    return Lake(chosen.lake, chosen.keyring)
 
 
 def _told(outcome: Outcome) -> str:
@@ -198,8 +311,18 @@ def _told(outcome: Outcome) -> str:
         return f"{outcome.run_id}: failed: {outcome.fault}"
     if outcome.is_skipped:
         return f"{outcome.run_id}: fresh, nothing to do"
-    rows = ", ".join(f"{written.rows:,} {written.table.partition('.')[2]}" for written in outcome.written)
-    return f"{outcome.run_id}: {rows}{'' if any(w.is_changed for w in outcome.written) else ' (unchanged)'}"
+    rows = {written.table: written.rows for written in outcome.written}
+    told = ", ".join(f"{rows[table]:,} {name}" for table, name in _TOLD.items() if table in rows)
+    changed = sum(written.is_changed for written in outcome.written)
+    return f"{outcome.run_id}: {told} ({changed} of {len(rows)} tables changed)"
+
+
+_TOLD = {
+    "bronze.trace_events": "events",
+    "silver.spans": "spans",
+    "silver.crossings": "crossings",
+    "gold.time_breakdown": "steps",
+}
 
 
 def _pair(text: str) -> tuple[str, str]:

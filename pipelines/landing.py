@@ -52,7 +52,11 @@ def _named(paths: Sequence[Path]) -> dict[str, Path]:
     """All files under the paths, each with the name it will have in the landing zone."""
     found: dict[str, Path] = {}
     for path in paths:
-        if not path.exists():
+        try:
+            is_there = path.exists()
+        except OSError as error:  # a name that no file system takes
+            raise EvidenceRejected(f"{str(path)[:160]} cannot be a path: {error.strerror}", "check the path") from error
+        if not is_there:
             raise EvidenceRejected(f"{path} does not exist", "check the path")
         for file, name in _files(path):
             if name in found:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from assets import bronze
+from assets import bronze, gold, silver
 from lake.errors import EvidenceRejected, LakeError, nearest
 from lake.identity import slug
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bronze.limits import Limits
+    from lake.engines import Engine
     from lake.landing_zone import LandingZone
     from lake.store import Lake, Written
     from pipelines.progress import Watcher
@@ -36,6 +38,7 @@ def run(
     zone: LandingZone,
     limits: Limits,
     watcher: Watcher,
+    engine: Engine,
     run_ids: Sequence[str] = (),
     *,
     full: bool = False,
@@ -46,25 +49,36 @@ def run(
         if slug(run_id) not in complete:
             raise EvidenceRejected(f"no run {run_id!r} in {zone.place}", nearest(run_id, complete))
     wanted = list(run_ids) or complete
-    fresh = set() if full else bronze.fresh(lake, zone, wanted)
+    landed = set() if full else bronze.fresh(lake, zone, wanted)
+    conformed = set() if full else silver.fresh(lake, landed)
+    measured = set() if full else gold.fresh(lake, conformed)
     outcomes = []
     for run_id in watcher.runs(wanted):
-        if run_id in fresh:
+        if run_id in measured:
             outcomes.append(Outcome(run_id, is_skipped=True))
             continue
         try:
-            outcomes.append(_one(lake, zone, limits, watcher, run_id))
+            written = [] if run_id in landed else _tried(partial(_land, lake, zone, limits, watcher, run_id))
+            written += [] if run_id in conformed else _tried(partial(silver.materialise, lake, run_id, engine))
+            written += _tried(partial(gold.materialise, lake, run_id, engine))
+            outcomes.append(Outcome(run_id, tuple(written)))
         except LakeError as error:
             outcomes.append(Outcome(run_id, fault=error))
+    if outcomes:
+        _tried(partial(gold.relate, lake))
     return outcomes
 
 
-def _one(lake: Lake, zone: LandingZone, limits: Limits, watcher: Watcher, run_id: str) -> Outcome:
-    """One run, tried again a few times where the reason is transient."""
+def _land(lake: Lake, zone: LandingZone, limits: Limits, watcher: Watcher, run_id: str) -> list[Written]:
+    with watcher.files(zone.files(run_id)) as progress:
+        return bronze.materialise(lake, zone, run_id, limits, progress)
+
+
+def _tried(work: Callable[[], list[Written]]) -> list[Written]:
+    """Do something, again a few times where the reason is transient."""
     for attempt in range(_TRIES):
         try:
-            with watcher.files(zone.files(run_id)) as progress:
-                return Outcome(run_id, tuple(bronze.materialise(lake, zone, run_id, limits, progress)))
+            return work()
         except LakeError as error:
             if not error.is_transient or attempt == _TRIES - 1:
                 raise

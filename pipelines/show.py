@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import IO, TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow as pa
 from rich.table import Table as Grid
 
-from lake.engines import single_threaded
+from lake.connections import single_threaded
 from lake.errors import EvidenceRejected, nearest
+from lake.sealing import brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import pyarrow as pa
     from rich.console import Console
 
     from lake.store import Lake
@@ -30,11 +32,25 @@ def relation(
     """The rows asked for, in the order of the table's key."""
     for name in columns:
         if name not in table.column_names:
-            raise EvidenceRejected(f"{table.full_name} has no column {name!r}", nearest(name, table.column_names))
+            told = name[:160]
+            raise EvidenceRejected(f"{table.full_name} has no column {told!r}", nearest(told, table.column_names))
     rows = lake.relation(single_threaded(), table, run_ids or None)
     order = [duckdb.ColumnExpression(name) for name in ("run_id", *table.key)]
     rows = rows.sort(*order).select(*(columns or table.column_names))
     return rows if limit is None else rows.limit(limit)
+
+
+def rows(
+    lake: Lake, table: Table, run_ids: Sequence[str], columns: Sequence[str], limit: int | None, *, reveal: bool = False
+) -> pa.RecordBatchReader:
+    """The rows asked for, batch by batch; to reveal one, what its tokens are bound to is read, and left out again."""
+    if not reveal:
+        return relation(lake, table, run_ids, columns, limit).to_arrow_reader(_BATCH_ROWS)
+    wanted = list(columns or table.column_names)
+    beside = [name for name in dict.fromkeys(("run_id", *table.key)) if name not in wanted]
+    batches = relation(lake, table, run_ids, [*wanted, *beside], limit).to_arrow_reader(_BATCH_ROWS)
+    schema = pa.schema([batches.schema.field(name) for name in wanted])
+    return pa.RecordBatchReader.from_batches(schema, (lake.reveal(table, batch).select(wanted) for batch in batches))
 
 
 def count(lake: Lake, table: Table, run_ids: Sequence[str]) -> int:
@@ -42,9 +58,8 @@ def count(lake: Lake, table: Table, run_ids: Sequence[str]) -> int:
     return len(lake.relation(single_threaded(), table, run_ids or None))
 
 
-def write(rows: duckdb.DuckDBPyRelation, form: str, out: IO[bytes]) -> None:
+def write(batches: pa.RecordBatchReader, form: str, out: IO[bytes]) -> None:
     """Write all rows in a format for other programs; memory holds one batch."""
-    batches = rows.to_arrow_reader(_BATCH_ROWS)
     if form == "csv":
         _write_csv(batches, out)
     elif form == "json":
@@ -87,9 +102,12 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
         yield from batch.to_pylist()
 
 
-def draw(rows: duckdb.DuckDBPyRelation, total: int, console: Console) -> None:
+def draw(batches: pa.RecordBatchReader, total: int, console: Console, sealed: Sequence[str] = ()) -> None:
     """Print rows for a person: a grid where it fits the width, else one block a row; empty columns are left out."""
-    shown = rows.to_arrow_table().to_pylist()
+    shown = batches.read_all().to_pylist()
+    for row, name in product(shown, sealed):
+        if row.get(name) is not None:
+            row[name] = brief(row[name])
     if not shown:
         console.print("no rows", style="dim")
         return

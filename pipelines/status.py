@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from assets import bronze
+from assets import bronze, gold, silver
 from bronze import manifest, runs, source_files, unreadable
+from gold import pairs
 from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST
+from silver import crossings, nonce_budgets, rule_counts
+from silver import runs as conformed
+from silver.patterns import UNKNOWN_ON_GPU
 
 if TYPE_CHECKING:
     from lake.landing_zone import LandingZone
@@ -23,6 +27,7 @@ _COUNTS = {
     "events": "events_count",
     "unreadable": "unreadable_count",
 }
+_FOUND = {"spans": "found_spans_count", "crossings": "found_crossings_count", "violations": "found_violations_count"}
 
 
 _RULE = f"it needs a name of letters, digits, '_', '.', '-' and a {MANIFEST} inside"
@@ -40,8 +45,9 @@ class Status:
 def status(lake: Lake, zone: LandingZone) -> Status:
     """Compare the landing zone with the lake; nothing is read that the lake knows already."""
     complete, incomplete = zone.run_ids()
-    fresh = bronze.fresh(lake, zone, complete)
+    fresh = gold.fresh(lake, silver.fresh(lake, bronze.fresh(lake, zone, complete)))
     landed = {row["run_id"]: row for row in lake.scan(runs.TABLE).collect().to_dicts()}
+    meant = {row["run_id"]: row for row in lake.scan(conformed.TABLE).collect().to_dicts()}
     lines, notes = [], []
     has_faults = False
     for run_id in sorted({*complete, *landed}):
@@ -55,11 +61,13 @@ def status(lake: Lake, zone: LandingZone) -> Status:
                 notes.append(f"{run_id}: {error}")
         row = landed.get(run_id, {})
         counts = {name: f"{row[column]:,}" if row else "" for name, column in _COUNTS.items()}
+        found = meant.get(run_id, {})
+        counts |= {name: f"{found[column]:,}" if found else "" for name, column in _FOUND.items()}
         lines.append({"run": run_id, "state": state, "regime": row.get("regime") or "", **counts})
-        if row.get("conflicts"):
-            notes.append(f"{run_id}: {row['conflicts']}")
+        notes += [f"{run_id}: {text}" for text in (row.get("conflicts"), found.get("contradictions")) if text]
     notes += [f"{name}: not a run yet: {_RULE}" for name in incomplete]
     notes += _reasons(lake)
+    notes += _rules(lake)
     return Status(lines, notes, has_faults)
 
 
@@ -94,4 +102,65 @@ def _reasons(lake: Lake) -> list[str]:
             for run, reason, count, length in stretches.iter_rows()
         ),
         *(f"{run}: {count:,} events keep their own text in `residue`" for run, count in residues.iter_rows()),
+    ]
+
+
+def _rules(lake: Lake) -> list[str]:
+    """What cleaning did, which promises were broken, and which patterns may have missed something."""
+    counted = (
+        lake.scan(rule_counts.TABLE).group_by("run_id", "effect", "rule", "sentence").agg(pl.col("events_count").sum())
+    )
+    rules = counted.filter(pl.col("effect") != "kept", ~pl.col("rule").is_in(_EVERYDAY)).sort(
+        "run_id", "effect", "rule"
+    )
+    broken = (
+        lake.scan(crossings.TABLE)
+        .filter(pl.col("violation").is_not_null())
+        .group_by("run_id", "violation")
+        .agg(pl.len())
+        .sort("run_id", "violation")
+    )
+    alone = lake.scan(pairs.TABLE).filter(pl.col("reason").is_not_null()).select("run_id", "reason").sort("run_id")
+    near = lake.scan(nonce_budgets.TABLE).filter(pl.col("is_near_limit")).sort("run_id", "rank")
+    return [
+        *(
+            f"{row['run_id']}: {row['events_count']:,} {row['effect']}: {row['sentence']}"
+            for row in rules.collect().iter_rows(named=True)
+        ),
+        *(f"{run}: {count:,} crossings: {sentence}" for run, sentence, count in broken.collect().iter_rows()),
+        *(
+            f"{row['run_id']}: the key of {row['key_scope']} has spent {row['used_fraction']:.1%} of its messages"
+            for row in near.collect().iter_rows(named=True)
+        ),
+        *(f"{run}: no pair: {reason}" for run, reason in alone.collect().iter_rows()),
+        *_strangers(lake),
+    ]
+
+
+# Every trace has these; they are in silver.rule_counts for whoever asks.
+_EVERYDAY = ["flow_arrow", "metadata", "mark", UNKNOWN_ON_GPU]
+
+
+def _strangers(lake: Lake) -> list[str]:
+    """Runs of several ranks in which no pattern knew a collective: a pattern that matches nothing is not silent."""
+    kinds = (
+        lake.scan(rule_counts.TABLE)
+        .filter(pl.col("effect") == "kept")
+        .group_by("run_id")
+        .agg(
+            known=pl.col("rule").str.contains("nccl|ccl_kernel|nvshmem|deepep|all_reduce|gloo|hook_collective").any(),
+            unknown=pl.col("events_count").filter(pl.col("rule") == UNKNOWN_ON_GPU).sum(),
+        )
+        .filter(~pl.col("known"), pl.col("unknown") > 0)
+    )
+    ranks = pl.coalesce("found_world_size", "world_size", "ranks_count").alias("ranks")
+    several = lake.scan(conformed.TABLE).select("run_id", ranks).filter(pl.col("ranks") > 1)
+    return [
+        f"{run}: a job of {ranks} ranks without a collective that silver/span_kinds.toml knows; "
+        f"all {unknown:,} GPU kernels count as compute"
+        for run, unknown, ranks in kinds.join(several, on="run_id")
+        .select("run_id", "unknown", "ranks")
+        .sort("run_id")
+        .collect()
+        .iter_rows()
     ]

@@ -1,4 +1,4 @@
-"""What every test may ask for: a lake, a landing zone, and a run landed from bytes."""
+"""What every test may ask for: a lake, a landing zone, a run landed from bytes, the engines, the recordings."""
 
 from __future__ import annotations
 
@@ -14,18 +14,26 @@ from hypothesis import HealthCheck, settings
 from assets.bronze import materialise
 from bronze import runs, source_files, trace_events, unreadable
 from bronze.limits import Limits
+from lake.engines import engine as lake_engine
 from lake.identity import MANIFEST
+from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
+from pipelines.demo import land_samples
+from pipelines.progress import Watcher
+from pipelines.run import run
+from tests.engines import SparkBench, started
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     import polars as pl
+    from pyspark.sql import SparkSession
 
     from lake.store import Written
+    from tests.silver.rows import Bench
 
 os.environ["TZ"] = "UTC"
 time.tzset()
@@ -117,8 +125,8 @@ class LandFiles:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """An empty lake on disk."""
-    return Lake(Place.of(tmp_path / "lake"))
+    """An empty lake on disk; its keyring is made beside it when something is sealed."""
+    return Lake(Place.of(tmp_path / "lake"), KeyringFile(tmp_path / "keyring.json", is_made_on_first_use=True))
 
 
 @pytest.fixture
@@ -131,3 +139,33 @@ def zone(tmp_path: Path) -> LandingZone:
 def land_files(lake: Lake, zone: LandingZone) -> LandFiles:
     """Lands files given as bytes."""
     return LandFiles(lake, zone)
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake with all bundled recordings in it, from landing to gold; only to be read."""
+    home = tmp_path_factory.mktemp("recorded")
+    lake = Lake(Place.of(home / "lake"), KeyringFile(home / "keyring.json", is_made_on_first_use=True))
+    zone = LandingZone(Place.of(home / "landing"))
+    outcomes = run(lake, zone, Limits(), Watcher(), lake_engine("polars"), land_samples(zone))
+    assert [outcome.fault for outcome in outcomes if outcome.fault] == []
+    return lake
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One local session for all tests; it starts when the first test asks for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+        session = started()
+        yield session
+        session.stop()
+
+
+@pytest.fixture(scope="session", params=["polars", "duckdb", "spark"])
+def engine(request: pytest.FixtureRequest) -> Bench:
+    """Each engine in turn."""
+    if request.param == "spark":
+        return SparkBench(request.getfixturevalue("spark"))
+    return lake_engine(request.param)

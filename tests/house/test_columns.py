@@ -23,11 +23,15 @@ UNITS = {
     "mib": {Kind.FLOAT64},
     "w": {Kind.FLOAT64},
     "fraction": {Kind.FLOAT64},
+    "ratio": {Kind.FLOAT64},
+    "bits": {Kind.INT64},
     "sha256": {Kind.TEXT},
     "id": {Kind.TEXT, *WHOLE},
 }
 # Numbers that count or place something and have no unit.
 PLAIN = {"rank", "ordinal", "size", "length", "number", "sequence"}
+# The peers' own names in the table that repeats their numbers (docs/decisions/0008).
+PEERS = {"gold.trace_summary.gpu_events", "gold.trace_summary.hta_overlap_pct"}
 QUESTIONS = ("is_", "has_", "must_")
 COLUMNS = {f"{table.full_name}.{column.name}": column for table in TABLES.values() for column in table.columns}
 
@@ -59,7 +63,7 @@ def differing(tables: Iterable[Table]) -> dict[str, set[Kind]]:
 
 
 def test_columns_are_named_by_the_law() -> None:
-    assert {name: faults(column) for name, column in COLUMNS.items() if faults(column)} == {}
+    assert {name for name, column in COLUMNS.items() if faults(column)} == PEERS
 
 
 @pytest.mark.parametrize(

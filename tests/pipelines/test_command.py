@@ -146,8 +146,8 @@ def test_one_bad_manifest_fails_its_run_and_no_other(
     (tmp_path / "landing" / "b" / "run.toml").write_text("batch_size = -1\n")
     done = teetotal("run")
     assert done.exit_code == 1
-    assert "a: 1 trace_events" in done.stdout
-    assert "c: 1 trace_events" in done.stdout
+    assert "a: 1 events" in done.stdout
+    assert "c: 1 events" in done.stdout
     assert "b: failed: b/run.toml: batch_size: expected at least 1, found -1" in done.stderr
     told = teetotal("status")
     assert told.exit_code == 1
@@ -242,3 +242,10 @@ def _by_rank(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _states(teetotal: Callable[..., Result]) -> dict[str, str]:
     lines = teetotal("status").output.splitlines()[1:]
     return {words[0]: words[1] for line in lines if len(words := line.split()) > 1 and not words[0].endswith(":")}
+
+
+def test_a_path_that_no_file_system_takes_is_refused_in_a_line(teetotal: Callable[..., Result]) -> None:
+    done = teetotal("land", "x" * 5000)
+    assert done.exit_code == 2
+    assert "cannot be a path" in done.stderr
+    assert len(done.stderr) < 400

@@ -1,0 +1,237 @@
+"""The gold tables: a run's own from its silver, in slices of time that bound memory; pairs and families from those."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import astuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+
+from assets.chunking import chunks
+from gold import (
+    attested_runs,
+    kernel_breakdown,
+    launches,
+    pairs,
+    published,
+    scaling,
+    sealing_coverage,
+    step_overhead,
+    stragglers,
+    time_breakdown,
+    toll_breakdown,
+    trace_summary,
+)
+from silver import clock_offsets, collectives, crossings, nonce_budgets, runs, spans, steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from gold.pairs import Pair
+    from lake.engines import Engine
+    from lake.frames import Frame
+    from lake.store import Lake, Written
+    from lake.tables import Table
+
+# What one run alone decides; `attested_runs` last: its mark is what makes a run's gold fresh.
+RUN_TABLES = (
+    trace_summary.TABLE,
+    time_breakdown.TABLE,
+    kernel_breakdown.TABLE,
+    launches.TABLE,
+    stragglers.TABLE,
+    sealing_coverage.TABLE,
+    attested_runs.TABLE,
+)
+PAIR_TABLES = (step_overhead.TABLE, toll_breakdown.TABLE, pairs.TABLE)
+TABLES = (*RUN_TABLES, *PAIR_TABLES, scaling.TABLE, published.TABLE)
+# Raise with every change of what a measure makes of the same rows: every run is then measured again.
+MEASURES_VERSION = 1
+SLICE_SPANS = 250_000
+END_OF_TIME = 1 << 62
+Slice = tuple[tuple[int, ...], int, int]
+
+
+def made_from(*parts: object) -> str:
+    """The fingerprint of a partition: what it was made from, and the version of what made it."""
+    return hashlib.sha256(json.dumps([MEASURES_VERSION, SLICE_SPANS, *parts]).encode()).hexdigest()
+
+
+def fresh(lake: Lake, run_ids: Iterable[str]) -> set[str]:
+    """Those runs whose own gold tables were all made from their silver as it is; one look a table for all."""
+    source = lake.snapshot(runs.TABLE)
+    snapshots = [lake.snapshot(table) for table in RUN_TABLES]
+    return {
+        run_id
+        for run_id in run_ids
+        if all(snapshot.is_made_from(run_id, made_from(source.mark(run_id))) for snapshot in snapshots)
+    }
+
+
+def materialise(lake: Lake, run_id: str, engine: Engine) -> list[Written]:
+    """Measure one run; every table is replaced whole."""
+    return _Measuring(lake, run_id, engine).materialise()
+
+
+class _Measuring:
+    """One run on its way from silver to gold."""
+
+    def __init__(self, lake: Lake, run_id: str, engine: Engine) -> None:
+        self._lake = lake
+        self._run_id = run_id
+        self._engine = engine
+        self._made_from = made_from(lake.snapshot(runs.TABLE).mark(run_id))
+
+    def materialise(self) -> list[Written]:
+        spanned, stepped = self._read(spans.TABLE), self._at_hand(steps.TABLE)
+        ranks = stepped.select("run_id", "rank").unique()
+        seeing = self._wrapped(spanned.filter(nw.col("is_gpu")).select("run_id", "rank").unique())
+        slices = list(self._slices(spanned))
+        unions = self._sliced(slices, trace_summary.united)
+        charges = self._sliced(slices, lambda rows, low, high: time_breakdown.charged(rows, stepped, low, high))
+        crossed, together = self._read(crossings.TABLE), self._read(collectives.TABLE)
+        measured = (
+            (trace_summary.TABLE, trace_summary.measure(unions, spanned, ranks)),
+            (time_breakdown.TABLE, time_breakdown.measure(charges, stepped, seeing)),
+            (kernel_breakdown.TABLE, kernel_breakdown.measure(spanned)),
+            (launches.TABLE, launches.measure(spanned)),
+            (stragglers.TABLE, stragglers.measure(together, self._read(clock_offsets.TABLE))),
+            (sealing_coverage.TABLE, sealing_coverage.measure(crossed, self._read(nonce_budgets.TABLE))),
+            (attested_runs.TABLE, attested_runs.measure(self._read(runs.TABLE))),
+        )
+        return [
+            self._lake.replace(table, self._run_id, self._engine.rows(frame), self._made_from)
+            for table, frame in measured
+        ]
+
+    def _slices(self, spanned: Frame) -> Iterator[Slice]:
+        """Take small ranks together, and cut the time of large ones so that about equally many spans start in each."""
+        counted = self._engine.rows(spanned.group_by("rank").agg(spans_count=nw.len())).to_pylist()
+        for chunk in chunks({row["rank"]: row["spans_count"] for row in counted}, SLICE_SPANS):
+            if chunk.parts == 1:
+                yield chunk.ranks, 0, END_OF_TIME
+            elif chunk.part == 0:
+                starts = self._engine.rows(chunk.of(spanned).select("ts_ns")).column("ts_ns").to_numpy()
+                order = np.sort(starts)
+                cuts = [int(order[len(order) * part // chunk.parts]) for part in range(1, chunk.parts)]
+                yield from ((chunk.ranks, low, high) for low, high in pairwise([0, *cuts, END_OF_TIME]) if low < high)
+
+    def _sliced(self, slices: list[Slice], measure: Callable[[Frame, int, int], Frame]) -> Frame:
+        """Run a measure on every slice, one after another, and put what comes out together."""
+        spanned = self._read(spans.TABLE)
+        found = [
+            self._engine.rows(measure(spanned.filter(nw.col("rank").is_in(ranks)), low, high))
+            for ranks, low, high in slices or [((), 0, END_OF_TIME)]
+        ]
+        return self._engine.wrap(pa.concat_tables(found))
+
+    def _read(self, table: Table) -> Frame:
+        return self._engine.read(self._lake, table, [self._run_id])
+
+    def _at_hand(self, table: Table) -> Frame:
+        return self._wrapped(self._read(table))
+
+    def _wrapped(self, frame: Frame) -> Frame:
+        """Rows computed once and kept."""
+        return self._engine.wrap(self._engine.rows(frame))
+
+
+# -- pairs and families -----------------------------------------------------------------------------------------------
+
+
+def relate(lake: Lake) -> list[Written]:
+    """Bring pairs and families up to date: only those are read whose own runs have changed."""
+    index = lake.snapshot(runs.TABLE).index()
+    marks = lake.snapshot(time_breakdown.TABLE)
+    known = {run_id: run for run_id, run in index.items() if marks.mark(run_id) is not None}
+    found = pairs.paired(known)
+    written = [_published(lake)]
+    snapshots = {table.full_name: lake.snapshot(table) for table in PAIR_TABLES}
+    for run_id, pair in found.items():
+        partners = _partners(pair, known)
+        print_of = made_from([[name, marks.mark(name)] for name in (run_id, *partners)], astuple(pair))
+        if all(snapshot.is_made_from(run_id, print_of) for snapshot in snapshots.values()):
+            continue
+        written += _compare(lake, pair, partners, print_of)
+    for run_id in set(snapshots[pairs.TABLE.full_name].run_ids) - set(found):
+        nothing = made_from(run_id, "no pair")
+        written += [lake.replace(table, run_id, table.arrow_schema.empty_table(), nothing) for table in PAIR_TABLES]
+    return written + _scale(lake, known, found)
+
+
+def _published(lake: Lake) -> Written:
+    rows = published.rows()
+    return lake.replace(published.TABLE, published.PUBLISHED_RUN, rows, made_from(published.PUBLISHED.sha256))
+
+
+def _partners(pair: Pair, index: pairs.Index) -> list[str]:
+    """The twin, and the repeats of the twin."""
+    if pair.baseline_run_id is None:
+        return []
+    twin = pair.baseline_run_id
+    repeats = [name for name, run in sorted(index.items()) if run["repeat_of"] == twin and run["regime"] == "cc_off"]
+    return [twin, *repeats]
+
+
+def _compare(lake: Lake, pair: Pair, partners: list[str], print_of: str) -> list[Written]:
+    """The tables of one pair; empty where it has no twin, but for the row that says why."""
+    frames = {table: table.arrow_schema.empty_table() for table in PAIR_TABLES}
+    if partners:
+        run = _rows(lake, runs.TABLE, pair.run_id).to_pylist()[0]
+        tee, twin, *repeats = (_rows(lake, time_breakdown.TABLE, name) for name in (pair.run_id, *partners))
+        frames[step_overhead.TABLE] = step_overhead.measure(pair, run, tee, twin, repeats)
+        frames[toll_breakdown.TABLE] = toll_breakdown.measure(pair, tee, twin)
+    frames[pairs.TABLE] = pairs.measure(pair)
+    return [lake.replace(table, pair.run_id, frame, print_of) for table, frame in frames.items()]
+
+
+def _scale(lake: Lake, index: pairs.Index, found: dict[str, Pair]) -> list[Written]:
+    """Families of which a member's pair is new; the others are fresh by their marks."""
+    families: dict[tuple[str, str], list[str]] = {}
+    for run_id, pair in found.items():
+        family = index[run_id]["family"]
+        if pair.baseline_run_id is not None and pair.regime is not None and family is not None:
+            families.setdefault((family, pair.regime), []).append(run_id)
+    overheads, snapshot = lake.snapshot(step_overhead.TABLE), lake.snapshot(scaling.TABLE)
+    written = []
+    for (family, regime), members in sorted(families.items()):
+        partition = scaling.partition(family, regime)
+        print_of = made_from([[name, overheads.mark(name)] for name in members])
+        if not snapshot.is_made_from(partition, print_of):
+            points = [point for name in members for point in _points(lake, name)]
+            rows = scaling.measure(family, regime, points)
+            written.append(lake.replace(scaling.TABLE, partition, rows, print_of))
+    return written
+
+
+def _points(lake: Lake, run_id: str) -> Iterator[dict[str, Any]]:
+    """A run as a point of its family: its toll, and what it must seal per rank and step."""
+    run = _rows(lake, runs.TABLE, run_id).to_pylist()[0]
+    cells = _rows(lake, time_breakdown.TABLE, run_id).num_rows
+    coverage = _rows(lake, sealing_coverage.TABLE, run_id).to_pylist()
+    for row in _rows(lake, step_overhead.TABLE, run_id).to_pylist():
+        if row["slowdown_ratio"] is None:
+            continue
+        yield {
+            "tee_run_id": run_id,
+            "baseline_run_id": row["baseline_run_id"],
+            "toll_ns": row["difference_ns"],
+            "slowdown_ratio": row["slowdown_ratio"],
+            "world_size": row["world_size"],
+            "bucket_cap_mib": run["bucket_cap_mib"],
+            "sealed_message_count": _per_cell(coverage, "promised_message_count", cells),
+            "sealed_bytes": _per_cell(coverage, "promised_bytes", cells),
+        }
+
+
+def _per_cell(coverage: list[dict[str, Any]], name: str, cells: int) -> int | None:
+    return sum(row[name] or 0 for row in coverage) // cells if cells else None
+
+
+def _rows(lake: Lake, table: Table, run_id: str) -> pa.Table:
+    return lake.scan(table, [run_id]).collect().to_arrow()

@@ -1,0 +1,166 @@
+"""One row per rank: what launching GPU work cost its host, how long the work queued, and what had no launch."""
+
+from __future__ import annotations
+
+import narwhals as nw
+
+from gold.percentiles import flag, fraction, percentiles, sentences
+from lake.frames import Frame, shaped
+from lake.tables import RUN_ID, Column, Table, float64, int32, int64, text
+from silver.patterns import PATTERNS
+from silver.steps import EVIDENCE
+
+
+def _delays(prefix: str, what: str) -> tuple[Column, ...]:
+    return tuple(
+        int64(f"{prefix}_p{percent}_ns", f"{what} at rank ceil({percent} n / 100).", nullable=True, minimum=0)
+        for percent in (50, 95, 99)
+    )
+
+
+TABLE = Table(
+    tier="gold",
+    name="launches",
+    grain="One row per run and rank.",
+    key=("rank",),
+    columns=(
+        RUN_ID,
+        int32("rank", "Rank that recorded the trace.", minimum=0),
+        int64("launches_count", "Calls that launch a kernel or a graph.", nullable=True, minimum=0),
+        int64("copy_calls_count", "Calls that start a copy or a memset and return.", nullable=True, minimum=0),
+        int64(
+            "first_launch_ns",
+            "Duration of the rank's first launch, which may set up the GPU (R7).",
+            nullable=True,
+            minimum=0,
+        ),
+        int64("launch_total_ns", "Time of all launches, the first included.", nullable=True, minimum=0),
+        *_delays("launch", "Duration of the launches after the first,"),
+        text("evidence", "Where the numbers of launches come from.", one_of=EVIDENCE),
+        int64("kernels_count", "Kernels with a recorded launch.", nullable=True, minimum=0),
+        *_delays("queue", "Time from the end of the launch to the start of its kernel, 0 where they overlap,"),
+        int64(
+            "short_kernels_count",
+            "Compute kernels shorter than their launch, or than their part of one that they share with others.",
+            nullable=True,
+            minimum=0,
+        ),
+        float64(
+            "short_kernels_fraction",
+            "Their share of the compute kernels with a recorded launch.",
+            nullable=True,
+            minimum=0,
+            maximum=1,
+        ),
+        int64("orphans_count", "GPU work without a recorded launch.", nullable=True, minimum=0),
+        int64("orphan_ns", "Time of that work.", nullable=True, minimum=0),
+        int64("before_launch_count", "GPU work that starts before its launch.", nullable=True, minimum=0),
+        text("gpu_evidence", "Whether the GPU was observed at all.", one_of=EVIDENCE),
+        text("reason", "What could not be seen, and why, as sentences.", nullable=True),
+    ),
+)
+_KEYS = ("run_id", "rank")
+_CALLS = ("launch_call", "copy_call", "sync_call", "blocking_copy_call", "other_call")
+_KERNELS = ("compute", "collective", "crypto")
+_INT = nw.Int64
+
+
+def measure(spans: Frame) -> Frame:
+    """Time launches without the first, and kernels against their own launch; what no row shows is null, never 0."""
+    ranks = spans.select(*_KEYS).unique()
+    launches = _after_the_first(spans.filter(PATTERNS.has_pattern("pattern", "launch_call")))
+    work = _shared(spans.filter(nw.col("is_gpu")))
+    steady = launches.filter(nw.col("_place") > 1)
+    for part in (
+        _calls(spans, launches),
+        percentiles(steady, _KEYS, "duration_ns", "launch_"),
+        _work(work),
+        percentiles(work.filter(nw.col("_is_kernel") == 1), _KEYS, "_queue_ns", "queue_"),
+    ):
+        ranks = ranks.join(part, on=list(_KEYS), how="left")
+    return shaped(_evident(ranks), TABLE)
+
+
+def _after_the_first(launches: Frame) -> Frame:
+    """Number the launches of a rank by their start."""
+    launches = launches.select(*_KEYS, "source_sha256", "ordinal", "ts_ns", "duration_ns", _one=nw.lit(1).cast(_INT))
+    return launches.with_columns(
+        _place=nw.col("_one").cum_sum().over(*_KEYS, order_by=["ts_ns", "source_sha256", "ordinal"]).cast(_INT)
+    )
+
+
+def _calls(spans: Frame, launches: Frame) -> Frame:
+    """Count the calls of a rank that recorded any."""
+    calls = spans.filter(PATTERNS.has_pattern("pattern", *_CALLS)).with_columns(
+        launches_count=flag(PATTERNS.has_pattern("pattern", "launch_call")),
+        copy_calls_count=flag(PATTERNS.has_pattern("pattern", "copy_call")),
+    )
+    counts = calls.group_by(*_KEYS).agg(nw.col("launches_count", "copy_calls_count").sum().cast(_INT))
+    first = nw.when(nw.col("_place") == 1).then(nw.col("duration_ns"))
+    times = (
+        launches.with_columns(first_launch_ns=first)
+        .group_by(*_KEYS)
+        .agg(first_launch_ns=nw.col("first_launch_ns").max(), launch_total_ns=nw.col("duration_ns").sum().cast(_INT))
+    )
+    return counts.join(times, on=list(_KEYS), how="left")
+
+
+def _shared(work: Frame) -> Frame:
+    """Give GPU work its queueing time, and its part of a launch that started several, as that of a CUDA graph does."""
+    work = work.select(
+        *_KEYS,
+        "source_sha256",
+        "kind",
+        "correlation_id",
+        "ts_ns",
+        "duration_ns",
+        "launch_ts_ns",
+        "launch_duration_ns",
+        "is_orphan",
+        "is_before_launch",
+        _one=nw.lit(1).cast(_INT),
+        _is_kernel=flag(nw.col("kind").is_in(_KERNELS) & ~nw.col("is_orphan")),
+    )
+    work = work.with_columns(_together=nw.col("_one").sum().over(*_KEYS, "source_sha256", "correlation_id").cast(_INT))
+    waited = nw.col("ts_ns") - nw.col("launch_ts_ns") - nw.col("launch_duration_ns")
+    part = (nw.col("launch_duration_ns") + nw.col("_together") - 1) // nw.col("_together")
+    is_compute = (nw.col("kind") == "compute") & (nw.col("_is_kernel") == 1)
+    return work.with_columns(
+        _queue_ns=nw.when(waited > 0).then(waited).otherwise(nw.lit(0).cast(_INT)),
+        _is_compute=flag(is_compute),
+        _is_short=flag(is_compute & (nw.col("duration_ns") < part)),
+    )
+
+
+def _work(work: Frame) -> Frame:
+    """Sum what a rank's GPU rows show."""
+    zero = nw.lit(0).cast(_INT)
+    work = work.with_columns(
+        orphans_count=flag(nw.col("is_orphan")),
+        orphan_ns=nw.when(nw.col("is_orphan")).then(nw.col("duration_ns")).otherwise(zero),
+        before_launch_count=flag(nw.col("is_before_launch")),
+    ).rename({"_is_kernel": "kernels_count", "_is_compute": "_compute", "_is_short": "short_kernels_count"})
+    names = ("kernels_count", "_compute", "short_kernels_count", "orphans_count", "orphan_ns", "before_launch_count")
+    return work.group_by(*_KEYS).agg(*(nw.col(name).sum().cast(_INT) for name in names))
+
+
+def _evident(ranks: Frame) -> Frame:
+    """Say what was seen; a rank without GPU rows was not seen to have an idle GPU (R4)."""
+    is_called, is_seen = ~nw.col("launches_count").is_null(), ~nw.col("kernels_count").is_null()
+    seen = {True: nw.lit("measured"), False: nw.lit("unobservable")}
+    return ranks.with_columns(
+        short_kernels_fraction=fraction(nw.col("short_kernels_count"), nw.col("_compute")),
+        evidence=nw.when(is_called).then(seen[True]).otherwise(seen[False]),
+        gpu_evidence=nw.when(is_seen).then(seen[True]).otherwise(seen[False]),
+        reason=sentences(
+            (~is_called, "no calls of the CUDA API were recorded"),
+            (nw.col("launches_count") == 0, "the rank launched nothing while it was recorded"),
+            (nw.col("launches_count") == 1, "the only launch is the first, which the percentiles leave out"),
+            (~is_seen, "no GPU rows were recorded, so nothing of the GPU can be told"),
+            (nw.col("kernels_count") == 0, "no kernel has a recorded launch, so how long any queued cannot be told"),
+            (
+                (nw.col("_compute") == 0) & (nw.col("kernels_count") > 0),
+                "no compute kernel has a recorded launch, so none can be held against it",
+            ),
+        ),
+    )

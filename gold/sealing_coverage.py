@@ -1,0 +1,185 @@
+"""One row per boundary of a run: what had to be sealed there, and of how much that is shown, claimed or belied."""
+
+from __future__ import annotations
+
+import narwhals as nw
+
+from gold.percentiles import flag, fraction, sentences
+from lake.frames import Frame, floored, shaped
+from lake.tables import RUN_ID, Column, Table, float64, int64, text
+from silver.crossings import TABLE as CROSSINGS
+from silver.policy import BOUNDARIES
+from silver.steps import EVIDENCE
+
+# What became of messages that had to be sealed; each is in exactly one of these.
+FATES = {
+    "sealed": "whose sealing was recorded",
+    "claimed": "of which only the regime says that they were sealed",
+    "plain": "that crossed in plaintext",
+    "unknown": "of which nothing says whether they were sealed",
+}
+
+
+def _sums() -> tuple[Column, ...]:
+    due = "that the regime must seal, of known size"
+    counts = [int64("promised_message_count", f"Messages {due}.", minimum=0)]
+    sizes = [int64("promised_bytes", f"Bytes of data {due}.", minimum=0)]
+    for fate, what in FATES.items():
+        counts.append(int64(f"{fate}_message_count", f"Those {what}.", minimum=0))
+        sizes.append(int64(f"{fate}_bytes", f"Those {what}.", minimum=0))
+    return (*counts, *sizes)
+
+
+def _share(name: str, meaning: str) -> Column:
+    return float64(name, meaning, nullable=True, minimum=0, maximum=1)
+
+
+TABLE = Table(
+    tier="gold",
+    name="sealing_coverage",
+    grain="One row per run and trust boundary that it crossed.",
+    key=("boundary",),
+    columns=(
+        RUN_ID,
+        text("boundary", "Boundary.", one_of=BOUNDARIES),
+        text("regime", "Regime that the run claims.", nullable=True, one_of=CROSSINGS.column("regime").one_of),
+        int64("crossings_count", "Transfers across it.", minimum=1),
+        int64("promised_crossings_count", "Those that the regime must seal.", minimum=0),
+        int64(
+            "unsized_crossings_count",
+            "Those of the promised ones whose messages or bytes the trace does not give; they are in no sum.",
+            minimum=0,
+        ),
+        *_sums(),
+        _share("measured_messages_fraction", "Promised messages whose sealing was recorded."),
+        _share("covered_messages_fraction", "Promised messages that were sealed, by record or by claim."),
+        _share("measured_bytes_fraction", "Promised bytes whose sealing was recorded."),
+        _share("covered_bytes_fraction", "Promised bytes that were sealed, by record or by claim."),
+        int64("violations_count", "Crossings that break the regime's promise.", minimum=0),
+        int64("seal_ns", "Time spent sealing, where it was recorded.", nullable=True, minimum=0),
+        int64("open_ns", "Time spent opening, where it was recorded.", nullable=True, minimum=0),
+        int64("overhead_bytes", "Bytes that nonces and tags add on the wire, where known.", nullable=True, minimum=0),
+        float64(
+            "nonce_used_fraction",
+            "Share of its AES-GCM limit that the most used key of the run has spent.",
+            nullable=True,
+            minimum=0,
+        ),
+        int64(
+            "nonce_limit_step_number",
+            "Step at which the first key of the run passes its limit at this pace; always modelled.",
+            nullable=True,
+            minimum=0,
+        ),
+        text("size_evidence", "Weakest evidence for messages and bytes of the promised crossings.", one_of=EVIDENCE),
+        text("evidence", "Weakest evidence of sealing of the promised crossings.", one_of=EVIDENCE),
+        text("reason", "What could not be told, and why, as sentences.", nullable=True),
+    ),
+)
+_KEYS = ("run_id", "boundary")
+_INT = nw.Int64
+
+
+def measure(crossings: Frame, nonce_budgets: Frame) -> Frame:
+    """Split what was promised by what became of it; a claim counts as a claim, and is never added to what was seen."""
+    split = _split(crossings)
+    sums = [
+        *(nw.col(name).sum().cast(_INT) for name in (*_flags(), *(column.name for column in _sums()))),
+        *(nw.col(name).sum().cast(_INT) for name in ("seal_ns", "open_ns", "overhead_bytes")),
+    ]
+    found = split.group_by(*_KEYS).agg(nw.col("regime").max(), *sums)
+    budgets = nonce_budgets.group_by("run_id").agg(
+        nonce_used_fraction=nw.col("used_fraction").max(), nonce_limit_step_number=nw.col("limit_step_number").min()
+    )
+    return shaped(_evident(found.join(budgets, on="run_id", how="left")), TABLE)
+
+
+def _flags() -> dict[str, nw.Expr]:
+    """What is counted of the crossings."""
+    is_due = nw.col("must_seal").fill_null(False)
+    is_sized = ~nw.col("message_count").is_null() & ~nw.col("payload_bytes").is_null()
+    return {
+        "crossings_count": nw.lit(True),
+        "promised_crossings_count": is_due,
+        "unsized_crossings_count": is_due & ~is_sized,
+        "violations_count": ~nw.col("violation").is_null(),
+        "_modelled": is_due & (nw.col("seal_evidence") == "modelled"),
+        "_unobservable": is_due & (nw.col("seal_evidence") == "unobservable"),
+        "_sizes_modelled": is_due & (nw.col("size_evidence") == "modelled"),
+        "_sizes_unobservable": is_due & (nw.col("size_evidence") == "unobservable"),
+        "_timed": ~nw.col("seal_ns").is_null(),
+        "_wired": ~nw.col("wire_bytes").is_null(),
+    }
+
+
+def _split(crossings: Frame) -> Frame:
+    """Give each crossing's messages and bytes to one fate; a hook that sealed a part splits both in proportion."""
+    zero = nw.lit(0).cast(_INT)
+    is_sized = ~nw.col("message_count").is_null() & ~nw.col("payload_bytes").is_null()
+    is_due = nw.col("must_seal").fill_null(False) & is_sized
+    is_measured = nw.col("seal_evidence") == "measured"
+    found = crossings.with_columns(**{name: flag(condition) for name, condition in _flags().items()})
+    found = found.with_columns(
+        promised_message_count=nw.when(is_due).then(nw.col("message_count")).otherwise(zero),
+        promised_bytes=nw.when(is_due).then(nw.col("payload_bytes")).otherwise(zero),
+        overhead_bytes=nw.col("wire_bytes") - nw.col("payload_bytes"),
+        _is_sealed=flag(is_measured & (nw.col("sealed_by") != "none")),
+    )
+    due, size = nw.col("promised_message_count"), nw.col("promised_bytes")
+    # More seals than messages leave nothing in plaintext, whatever else they may mean.
+    sealed = nw.min_horizontal(nw.coalesce(nw.col("sealed_message_count"), zero), due)
+    found = found.with_columns(
+        sealed_message_count=nw.when(is_measured & (nw.col("_is_sealed") == 1)).then(sealed).otherwise(zero)
+    )
+    whole = nw.when(due > 0).then(due).otherwise(nw.lit(1).cast(_INT))
+    found = found.with_columns(sealed_bytes=floored(size * nw.col("sealed_message_count"), whole))
+
+    def of(evidence: str, value: nw.Expr) -> nw.Expr:
+        return nw.when(nw.col("seal_evidence") == evidence).then(value).otherwise(zero)
+
+    return found.with_columns(
+        claimed_message_count=of("modelled", due),
+        claimed_bytes=of("modelled", size),
+        plain_message_count=of("measured", due - nw.col("sealed_message_count")),
+        plain_bytes=of("measured", size - nw.col("sealed_bytes")),
+        unknown_message_count=of("unobservable", due),
+        unknown_bytes=of("unobservable", size),
+    )
+
+
+def _evident(found: Frame) -> Frame:
+    """Fractions of what was promised, with the weakest evidence that they rest on."""
+    messages, size = nw.col("promised_message_count"), nw.col("promised_bytes")
+    is_claimless = nw.col("regime").is_null()
+    is_due = nw.col("promised_crossings_count") > 0
+    is_unsized = is_due & (nw.col("unsized_crossings_count") == nw.col("promised_crossings_count"))
+    has_key = ~nw.col("nonce_used_fraction").is_null()
+    return found.with_columns(
+        measured_messages_fraction=fraction(nw.col("sealed_message_count"), messages),
+        covered_messages_fraction=fraction(nw.col("sealed_message_count") + nw.col("claimed_message_count"), messages),
+        measured_bytes_fraction=fraction(nw.col("sealed_bytes"), size),
+        covered_bytes_fraction=fraction(nw.col("sealed_bytes") + nw.col("claimed_bytes"), size),
+        seal_ns=nw.when(nw.col("_timed") > 0).then(nw.col("seal_ns")),
+        open_ns=nw.when(nw.col("_timed") > 0).then(nw.col("open_ns")),
+        overhead_bytes=nw.when(nw.col("_wired") > 0).then(nw.col("overhead_bytes")),
+        size_evidence=_weakest(nw.col("_sizes_unobservable") > 0, nw.col("_sizes_modelled") > 0),
+        evidence=_weakest(is_claimless | (nw.col("_unobservable") > 0), nw.col("_modelled") > 0),
+        reason=sentences(
+            (is_claimless, "the run claims no regime, so nothing says what must be sealed"),
+            (~is_claimless & ~is_due, "the regime asks for nothing to be sealed here"),
+            (is_unsized, "the trace gives the size of no crossing that must be sealed"),
+            (is_due & ~is_unsized & (size == 0), "what must be sealed has no bytes"),
+            (is_due & (nw.col("_timed") == 0), "what seals here leaves no span of its own, so its time is not known"),
+            (nw.col("_wired") == 0, "what travels on the wire is not known"),
+            (~has_key, "no key sealed in software, so no nonces were counted"),
+            (has_key & nw.col("nonce_limit_step_number").is_null(), "sealing fell into no step, so it has no pace"),
+        ),
+    )
+
+
+def _weakest(is_unobservable: nw.Expr, is_modelled: nw.Expr) -> nw.Expr:
+    return (
+        nw.when(is_unobservable)
+        .then(nw.lit("unobservable"))
+        .otherwise(nw.when(is_modelled).then(nw.lit("modelled")).otherwise(nw.lit("measured")))
+    )

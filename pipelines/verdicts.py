@@ -1,0 +1,72 @@
+"""What the TEE cost, told in the terminal: a verdict per pair, and the waterfall of where it was paid."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gold import step_overhead, toll_breakdown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lake.store import Lake
+
+_BAR = 24
+_WHERE = {
+    "compute": "compute kernels",
+    "collective": "collective kernels",
+    "copy": "copies",
+    "memset": "memsets",
+    "crypto": "sealing and opening",
+    "transport": "sending and receiving",
+    "launch": "launching",
+    "sync": "waiting for the GPU",
+    "host": "other host work",
+    "idle": "nothing recorded",
+    "unattributed": "not attributed",
+}
+
+
+def told(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
+    """Per pair: the verdict, the dominant part in a sentence, and every part that changed, in milliseconds a step."""
+    answers = lake.scan(step_overhead.TABLE, run_ids).sort("run_id").collect().to_dicts()
+    tolls = lake.scan(toll_breakdown.TABLE, run_ids).sort("run_id", "part_ordinal").collect().to_dicts()
+    for answer in answers:
+        yield ""
+        yield f"{answer['run_id']} ({answer['regime']}) against {answer['baseline_run_id']}"
+        yield f"  {answer['verdict']}"
+        parts = [row for row in tolls if row["run_id"] == answer["run_id"]]
+        if answer["dominant_part"] is not None:
+            yield f"  {_dominant(answer, parts)}"
+        yield from _waterfall(parts)
+
+
+def _dominant(answer: dict[str, Any], parts: list[dict[str, Any]]) -> str:
+    """Where most of it is paid, as a sentence."""
+    total = sum(row["delta_ns"] or 0 for row in parts)
+    delta = next(row["delta_ns"] or 0 for row in parts if row["part"] == answer["dominant_part"])
+    share = answer["dominant_fraction"]
+    most = "most" if share > 0.5 else "the largest part"
+    where = _WHERE[answer["dominant_part"]]
+    return f"{most} of it is paid for {where}: {_ms(delta)} of {_ms(total)} ms a step ({share:.0%})"
+
+
+def _waterfall(parts: list[dict[str, Any]]) -> Iterator[str]:
+    """One line per part that takes time on either side; bars are drawn to the largest change."""
+    shown = [row for row in parts if row["reason"] or row["step_ns"] or row["baseline_step_ns"]]
+    largest = max((abs(row["delta_ns"] or 0) for row in shown), default=0) or 1
+    yield f"    {'ms a step, measured':<22} {'twin':>9} {'TEE':>9} {'change':>9}"
+    for row in shown:
+        if row["delta_ns"] is None:
+            yield f"    {_WHERE[row['part']]:<22} {row['reason']}"
+            continue
+        bar = ("█" if row["delta_ns"] > 0 else "░") * round(_BAR * abs(row["delta_ns"]) / largest)
+        numbers = f"{row['baseline_step_ns'] / 1e6:>9.1f} {row['step_ns'] / 1e6:>9.1f} {_ms(row['delta_ns']):>9}"
+        yield f"    {_WHERE[row['part']]:<22} {numbers}  {bar}".rstrip()
+    known = [row for row in shown if row["delta_ns"] is not None]
+    twin, tee, delta = (sum(row[name] for row in known) for name in ("baseline_step_ns", "step_ns", "delta_ns"))
+    yield f"    {'step (mean)':<22} {twin / 1e6:>9.1f} {tee / 1e6:>9.1f} {_ms(delta):>9}"
+
+
+def _ms(delta_ns: int) -> str:
+    return f"{delta_ns / 1e6:+.1f}"

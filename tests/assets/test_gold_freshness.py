@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assets import gold, silver
+from bronze.limits import Limits
+from gold import pairs, scaling, step_overhead, time_breakdown, toll_breakdown
+from lake.engines import ENGINES, engine
+from pipelines.demo import land_samples
+from pipelines.progress import Watcher
+from pipelines.run import run
+
+if TYPE_CHECKING:
+    from lake.landing_zone import LandingZone
+    from lake.store import Lake, Written
+    from tests.conftest import LandFiles
+
+POLARS = engine("polars")
+
+
+def trace(step_us: int, ranks: int = 2) -> bytes:
+    """Three steps of one kernel each, recorded by rank 0 of a job."""
+    events = []
+    for number in range(3):
+        at = 1000 + number * step_us
+        events += [
+            {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "ts": at, "dur": step_us},
+            {"ph": "X", "cat": "kernel", "name": "gemm", "ts": at + 1, "dur": step_us - 5, "tid": 7},
+        ]
+    told = {"distributedInfo": {"rank": 0, "world_size": ranks}, "baseTimeNanoseconds": 10**18}
+    return json.dumps({**told, "traceEvents": events}).encode()
+
+
+def landed(land_files: LandFiles, run_id: str, step_us: int, manifest: str, ranks: int = 2) -> None:
+    """A run, from its file to its own gold tables."""
+    land_files({"rank0.json": trace(step_us, ranks)}, run_id, manifest)
+    silver.materialise(land_files.lake, run_id, POLARS)
+    gold.materialise(land_files.lake, run_id, POLARS)
+
+
+def changed(written: list[Written]) -> set[tuple[str, str]]:
+    return {(each.table, each.run_id) for each in written if each.is_changed}
+
+
+OFF = 'regime = "cc_off"\nmodel = "m"\n'
+TEE = 'regime = "hopper_ppcie"\nmodel = "m"\n'
+
+
+def test_a_twin_that_lands_later_completes_the_pair_and_touches_no_other(lake: Lake, land_files: LandFiles) -> None:
+    landed(land_files, "tee", 120, TEE)
+    landed(land_files, "other", 300, TEE.replace('"m"', '"n"'))
+    gold.relate(lake)
+    assert lake.scan(pairs.TABLE).select("run_id", "baseline_run_id").sort("run_id").collect().rows() == [
+        ("other", None),
+        ("tee", None),
+    ]
+    landed(land_files, "off", 100, OFF)
+    written = changed(gold.relate(lake))
+    assert {run_id for _, run_id in written if not run_id.startswith("family-")} == {"tee", "other"}
+    assert ("gold.step_overhead", "tee") in written
+    assert ("gold.step_overhead", "other") not in written, "only the reason why it has no twin is another"
+    row = lake.scan(step_overhead.TABLE).collect().to_dicts()[0]
+    assert (row["run_id"], row["baseline_run_id"], row["slowdown_ratio"]) == ("tee", "off", pytest.approx(1.2))
+
+
+def test_what_is_fresh_is_not_written_again(lake: Lake, land_files: LandFiles) -> None:
+    landed(land_files, "off", 100, OFF)
+    landed(land_files, "tee", 120, TEE)
+    gold.relate(lake)
+    assert gold.fresh(lake, ["off", "tee"]) == {"off", "tee"}
+    versions = {table.full_name: lake.snapshot(table).version for table in gold.TABLES}
+    assert changed(gold.relate(lake)) == set()
+    gold.materialise(lake, "tee", POLARS)
+    assert {table.full_name: lake.snapshot(table).version for table in gold.TABLES} == versions
+
+
+def test_a_twin_recorded_again_changes_the_answer(lake: Lake, land_files: LandFiles) -> None:
+    landed(land_files, "off", 100, OFF)
+    landed(land_files, "tee", 120, TEE)
+    gold.relate(lake)
+    landed(land_files, "off", 60, OFF)
+    assert ("gold.toll_breakdown", "tee") in changed(gold.relate(lake))
+    assert lake.scan(step_overhead.TABLE).select("slowdown_ratio").collect().item() == pytest.approx(2.0)
+
+
+def test_repeats_of_the_twin_give_the_noise_floor(lake: Lake, land_files: LandFiles) -> None:
+    landed(land_files, "off", 100, OFF)
+    landed(land_files, "off-again", 110, OFF + 'repeat_of = "off"\n')
+    landed(land_files, "tee", 120, TEE + 'baseline = "off"\n')
+    gold.relate(lake)
+    row = lake.scan(step_overhead.TABLE).collect().to_dicts()[0]
+    assert row["noise_floor_fraction"] == pytest.approx(0.1)
+    assert row["verdict"] == "1.20x slower, 95 % 1.20 to 1.20, above the noise floor of 10.0 %, from only 3 steps"
+
+
+def test_a_run_that_turns_out_to_be_without_a_tee_is_no_pair_any_more(lake: Lake, land_files: LandFiles) -> None:
+    landed(land_files, "off", 100, OFF)
+    landed(land_files, "tee", 120, TEE)
+    gold.relate(lake)
+    landed(land_files, "tee", 120, OFF)
+    gold.relate(lake)
+    for table in (pairs.TABLE, step_overhead.TABLE, toll_breakdown.TABLE):
+        assert lake.scan(table).collect().height == 0
+    assert lake.scan(time_breakdown.TABLE, ["tee"]).collect().height == 3
+
+
+def test_runs_that_differ_in_ranks_alone_are_a_family(lake: Lake, land_files: LandFiles) -> None:
+    for ranks, step_us in ((2, 120), (4, 140), (8, 180)):
+        landed(land_files, f"off-{ranks}", 100, OFF, ranks)
+        landed(land_files, f"tee-{ranks}", step_us, TEE, ranks)
+    gold.relate(lake)
+    rows = lake.scan(scaling.TABLE).sort("axis_number").collect()
+    assert rows["tee_run_id"].to_list() == ["tee-2", "tee-4", "tee-8"]
+    assert rows["slope_ns"].unique().to_list() == [10_000]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_engines_write_the_same_gold(recorded: Lake, lake: Lake, zone: LandingZone, name: str) -> None:
+    land_samples(zone)
+    run_ids = ["resnet50-plain-w2", "resnet50-tee-w2"]
+    outcomes = run(lake, zone, Limits(), Watcher(), engine(name), run_ids)
+    assert [outcome.fault for outcome in outcomes] == [None, None]
+    for table in (*gold.RUN_TABLES, *gold.PAIR_TABLES):
+        for run_id in run_ids:
+            ours, theirs = (place.scan(table, [run_id]).sort(table.key).collect() for place in (lake, recorded))
+            assert ours.equals(theirs), table.full_name

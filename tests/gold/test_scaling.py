@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gold.scaling import TABLE, measure, partition
+
+
+def point(name: str, ranks: int | None, toll_ns: int | None, cap_mib: float | None = None) -> dict[str, Any]:
+    sealed = {"sealed_message_count": 8, "sealed_bytes": 100}
+    where = {"world_size": ranks, "bucket_cap_mib": cap_mib}
+    return {"tee_run_id": name, "baseline_run_id": "b", "toll_ns": toll_ns, "slowdown_ratio": 2.0, **sealed, **where}
+
+
+def scaled(*points: dict[str, Any]) -> list[dict[str, Any]]:
+    rows = measure("model=m", "sw_per_hop_aesgcm", points)
+    assert rows.schema == TABLE.arrow_schema
+    return [dict(row) for row in rows.to_pylist()]
+
+
+def test_a_line_through_three_points_has_a_slope_and_an_interval() -> None:
+    rows = scaled(point("a", 2, 100), point("b", 4, 300), point("c", 8, 700))
+    assert {row["slope_ns"] for row in rows} == {100}
+    assert {(row["slope_low_ns"], row["slope_high_ns"]) for row in rows} == {(100, 100)}
+    assert [(row["axis"], row["axis_number"], row["points_count"]) for row in rows] == [
+        ("world_size", 2.0, 3),
+        ("world_size", 4.0, 3),
+        ("world_size", 8.0, 3),
+    ]
+
+
+def test_scatter_widens_the_interval_as_student_says() -> None:
+    rows = scaled(point("a", 1, 100), point("b", 2, 300), point("c", 3, 300))
+    # slope 100, residuals -33.3, 66.7, -33.3: standard error 57.7, one degree of freedom
+    assert rows[0]["slope_ns"] == 100
+    assert rows[0]["slope_high_ns"] == pytest.approx(100 + 12.706 * 57.735, abs=1)
+
+
+def test_two_points_have_a_slope_and_no_interval() -> None:
+    rows = scaled(point("a", 2, 100), point("b", 4, 300))
+    assert (rows[0]["slope_ns"], rows[0]["slope_low_ns"]) == (100, None)
+    assert rows[0]["reason"] == "two points have a slope and no interval"
+
+
+def test_runs_at_one_place_have_no_slope() -> None:
+    rows = scaled(point("a", 2, 100), point("b", 2, 300))
+    assert {row["slope_ns"] for row in rows} == {None}
+    assert rows[0]["reason"] == "the runs stand at one place of this axis"
+
+
+def test_bucket_caps_are_an_axis_of_their_own_and_unknown_places_are_left_out() -> None:
+    rows = scaled(point("a", None, 100, 25.0), point("b", None, 50, 100.0), point("c", 2, None, 1.0))
+    assert [(row["axis"], row["tee_run_id"]) for row in rows] == [("bucket_cap_mib", "a"), ("bucket_cap_mib", "b")]
+
+
+def test_a_family_lies_under_an_id_of_its_own() -> None:
+    assert partition("model=m", "r") != partition("model=m", "s")
+    assert {row["run_id"] for row in scaled(point("a", 2, 1))} == {partition("model=m", "sw_per_hop_aesgcm")}

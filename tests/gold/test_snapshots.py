@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from assets import gold
+from gold import time_breakdown, toll_breakdown
+from gold.time_breakdown import PARTS
+from silver import clock_offsets, nonce_budgets, rule_counts, steps
+from tests.gold.tables_as_text import TableSnapshot, as_text
+
+if TYPE_CHECKING:
+    from syrupy.assertion import SnapshotAssertion
+
+    from lake.store import Lake
+    from lake.tables import Table
+
+# Every answer, and the small tables of silver that say what was decided on the way.
+TABLES = {
+    table.full_name: table
+    for table in (*gold.TABLES, clock_offsets.TABLE, nonce_budgets.TABLE, rule_counts.TABLE, steps.TABLE)
+}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
+def test_the_answers_are_what_they_were(recorded: Lake, table: Table, snapshot: SnapshotAssertion) -> None:
+    text = as_text(table, recorded.scan(table).collect())
+    assert snapshot(extension_class=TableSnapshot) == text
+
+
+def test_a_column_that_vanishes_or_a_value_that_moves_is_seen_in_the_text(recorded: Lake) -> None:
+    table = steps.TABLE
+    rows = recorded.scan(table).collect()
+    moved = rows.with_columns(duration_ns=pl.col("duration_ns") + (pl.int_range(pl.len()) == 0))
+    assert as_text(table, moved) != as_text(table, rows)
+    with pytest.raises(pl.exceptions.ColumnNotFoundError):
+        as_text(table, rows.drop("duration_ns"))
+
+
+def test_on_every_recording_the_parts_sum_to_the_step(recorded: Lake) -> None:
+    rows = recorded.scan(time_breakdown.TABLE).collect()
+    assert rows.height == 6 * 2 * 2 + 2 * 4 * 2  # two steps a rank
+    parts = rows.select(pl.sum_horizontal(f"{part}_ns" for part in PARTS)).to_series()
+    assert parts.to_list() == rows["duration_ns"].to_list()
+
+
+def test_on_every_pair_the_deltas_sum_to_the_difference_of_the_mean_steps(recorded: Lake) -> None:
+    steps_of = recorded.scan(time_breakdown.TABLE).group_by("run_id")
+    times = steps_of.agg(total=pl.col("duration_ns").sum(), cells=pl.len())
+    means = {row["run_id"]: row["total"] // row["cells"] for row in times.collect().to_dicts()}
+    tolls = recorded.scan(toll_breakdown.TABLE).group_by("run_id", "baseline_run_id").agg(pl.col("delta_ns").sum())
+    found = tolls.sort("run_id").collect().to_dicts()
+    assert [row["run_id"] for row in found] == ["gpt2-tee-w2", "resnet50-tee-w2", "resnet50-tee-w4"]
+    for row in found:
+        assert row["delta_ns"] == means[row["run_id"]] - means[row["baseline_run_id"]]
