@@ -206,6 +206,10 @@ def _scale(lake: Lake, index: pairs.Index, found: dict[str, Pair]) -> list[Writt
             points = [point for name in members for point in _points(lake, name)]
             rows = scaling.measure(family, regime, points)
             written.append(lake.replace(scaling.TABLE, partition, rows, print_of))
+    known = {scaling.partition(family, regime) for family, regime in families}
+    for partition in set(snapshot.run_ids) - known:  # its last pair is gone
+        nothing = made_from(partition, "no family")
+        written.append(lake.replace(scaling.TABLE, partition, scaling.TABLE.arrow_schema.empty_table(), nothing))
     return written
 
 

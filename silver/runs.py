@@ -10,7 +10,7 @@ from lake.tables import RUN_ID, Table, boolean, int64, text
 from silver.crossings import RELABELLING_REGIMES
 from silver.steps import EVIDENCE
 
-# What must be equal in a pair, the bucket cap aside: that is a number and is compared as one.
+# What must be equal in a family of runs; a pair must also be equal in world size and bucket cap.
 WORKLOAD = (
     "model",
     "parameters_count",
@@ -94,10 +94,18 @@ def _keyed(found: Frame) -> Frame:
     parts = [nw.concat_str(nw.lit(f"{name}="), value.fill_null("")) for name, value in told.items()]
     ranks = nw.coalesce(nw.col("found_world_size"), nw.col("world_size")).cast(nw.String).fill_null("")
     size = nw.concat_str(nw.lit("world_size="), ranks)
+    cap = nw.concat_str(nw.lit("bucket_cap_mib="), _plainly(nw.col("bucket_cap_mib")))
     is_named = ~nw.col("model").is_null()
     family = nw.concat_str(*parts, separator="|")
-    workload = nw.concat_str(*parts, size, separator="|")
+    workload = nw.concat_str(*parts, size, cap, separator="|")
     return found.with_columns(family=nw.when(is_named).then(family), workload=nw.when(is_named).then(workload))
+
+
+def _plainly(number: nw.Expr) -> nw.Expr:
+    """A number as text where every engine writes it alike: without an exponent."""
+    is_plain = (number >= 0.001) & (number < 1_000_000)
+    odd = nw.when(number.is_null()).then(nw.lit("")).otherwise(nw.lit("beyond reason"))
+    return nw.when(is_plain).then(number.cast(nw.String)).otherwise(odd)
 
 
 def _span_counts(spans: Frame) -> Frame:

@@ -104,7 +104,16 @@ def test_a_run_that_turns_out_to_be_without_a_tee_is_no_pair_any_more(lake: Lake
     gold.relate(lake)
     for table in (pairs.TABLE, step_overhead.TABLE, toll_breakdown.TABLE):
         assert lake.scan(table).collect().height == 0
+    assert lake.scan(scaling.TABLE).collect().height == 0
     assert lake.scan(time_breakdown.TABLE, ["tee"]).collect().height == 3
+
+
+def test_runs_with_other_bucket_caps_are_no_twins(lake: Lake, land_files: LandFiles) -> None:
+    landed(land_files, "off", 100, OFF + "bucket_cap_mib = 25\n")
+    landed(land_files, "tee", 120, TEE + "bucket_cap_mib = 100.5\n")
+    gold.relate(lake)
+    (row,) = lake.scan(pairs.TABLE).collect().to_dicts()
+    assert row["reason"] == ("no run with regime cc_off has its workload; the nearest, off, differs in bucket_cap_mib")
 
 
 def test_runs_that_differ_in_ranks_alone_are_a_family(lake: Lake, land_files: LandFiles) -> None:

@@ -160,7 +160,10 @@ def test_what_was_rejected_is_told_with_its_rule(teetotal: Callable[..., Result]
     teetotal("run")
     told = teetotal("status").output
     assert "torn: 2 rejected: A negative duration is a clock fault; CUDA events have them under CC (R2)." in told
-    assert "torn: 2 merged: An event with the name, place, time, ids and size of another of its source is the same." in told
+    assert (
+        "torn: 2 merged: An event with the name, place, time, ids and size of another of its source is the same."
+        in told
+    )
 
 
 # -- engines ------------------------------------------------------------------------------------------------------
