@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 from rich.table import Table as Grid
+from rich.text import Text
 
 from lake.connections import single_threaded
 from lake.errors import EvidenceRejected, nearest
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 65_536
 _CELL_WIDTH = 60
+_LONGEST_CELL = 400
 
 
 def relation(
@@ -118,7 +120,7 @@ def draw(batches: pa.RecordBatchReader, total: int, console: Console, sealed: Se
     if sum(widths) + 2 * len(widths) <= console.width:
         grid(console, filled, cells, numbers)
     else:
-        _blocks(console, filled, cells)
+        _blocks(console, filled, [{name: _cell(row[name], _LONGEST_CELL) for name in filled} for row in shown])
     empty = len(shown[0]) - len(filled)
     notes = [f"{len(shown):,} of {total:,} rows"]
     notes += [f"{empty} columns without a value are not shown"] if empty else []
@@ -137,20 +139,18 @@ def grid(console: Console, names: Sequence[str], cells: Sequence[dict[str, str]]
 
 
 def _blocks(console: Console, names: Sequence[str], cells: Sequence[dict[str, str]]) -> None:
-    width = max(map(len, names))
+    """One block a row: names to the left, values beside them, long ones over several lines."""
     for row in cells:
+        drawn = Grid(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+        drawn.add_column(no_wrap=True)
+        drawn.add_column(overflow="fold")
         for name in names:
-            console.print(
-                f"{name:<{width}}  {row[name]}",
-                highlight=False,
-                markup=False,
-                overflow="ellipsis",
-                no_wrap=True,
-            )
+            drawn.add_row(name, Text(row[name]))
+        console.print(drawn, highlight=False, markup=False)
         console.print()
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, most: int = _CELL_WIDTH) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -158,4 +158,4 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     text = "".join(char if char.isprintable() else " " for char in str(value))
-    return text if len(text) <= _CELL_WIDTH else text[: _CELL_WIDTH - 1] + "…"
+    return text if len(text) <= most else text[: most - 1] + "…"
