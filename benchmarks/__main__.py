@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: Kineto to bronze, on one and five million real events shifted in time."""
+"""`python -m benchmarks`: Kineto to bronze, silver and gold, on one and five million real events shifted in time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,15 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from benchmarks import TIERS
 from benchmarks.traces import enlarge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Cost = tuple[float, float, float]
 
 _ROOT = Path(__file__).parent.parent
 _CACHE = Path(__file__).parent / ".cache"
@@ -25,29 +32,42 @@ _RECORDING = _ROOT / "samples" / "resnet50-tee-w2" / "resnet50-tee-w2-r0.json.gz
 
 
 def main() -> None:
-    """Make the traces, land each in a process of its own, and print what it took."""
+    """Make the traces, bring each through the tiers in processes of their own, and print what each tier took."""
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     options.add_argument("--millions", type=int, nargs="+", default=[1, 5], help="sizes in millions of events")
     options.add_argument("--repeats", type=int, default=3)
+    options.add_argument("--engine", default="polars", help="what computes silver and gold")
     options.add_argument("--trace", type=Path, nargs="*", default=[], help="time these files instead")
     chosen = options.parse_args()
     traces = [(path, *_measured(path)) for path in chosen.trace] or [_made(millions) for millions in chosen.millions]
     print(
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}"
     )
-    names = {"events": 12, "JSON MB": 10, "wall s": 9, "CPU s": 9, "MB/CPU-s": 10, "spread": 14, "peak MB": 9}
-    print(f"{'trace':<24}" + "".join(f"{name:>{width}}" for name, width in names.items()))
-    runs: dict[Path, list[tuple[float, float, float]]] = {path: [] for path, _, _ in traces}
+    names = {
+        "tier": 8,
+        "events": 12,
+        "JSON MB": 10,
+        "wall s": 9,
+        "CPU s": 9,
+        "MB/CPU-s": 10,
+        "spread": 14,
+        "peak MB": 9,
+    }
+    print(f"{'trace':<24}" + "".join(f"{name:>{width}}" for name, width in names.items()) + "  wall of bronze's")
+    runs: dict[tuple[Path, str], list[Cost]] = {(path, tier): [] for path, _, _ in traces for tier in TIERS}
     for _ in range(chosen.repeats):
         for path, _, _ in traces:  # interleaved, so that a noisy minute hits all alike
-            runs[path].append(_landed(path))
+            for tier, cost in _made_of(path, chosen.engine):
+                runs[path, tier].append(cost)
     for path, events, size in traces:
-        wall, cpu, peak = (statistics.median(values) for values in zip(*runs[path], strict=True))
-        rates = [size / 1e6 / run[1] for run in runs[path]]
-        print(
-            f"{path.name:<24.24}{events:>12,}{size / 1e6:>10,.1f}{wall:>9.2f}{cpu:>9.2f}{size / 1e6 / cpu:>10.1f}"
-            f"{min(rates):>7.1f}-{max(rates):<6.1f}{peak:>9.0f}"
-        )
+        first = statistics.median(wall for wall, _, _ in runs[path, TIERS[0]])
+        for tier in TIERS:
+            wall, cpu, peak = (statistics.median(values) for values in zip(*runs[path, tier], strict=True))
+            rates = [size / 1e6 / run[1] for run in runs[path, tier]]
+            print(
+                f"{path.name:<24.24}{tier:>8}{events:>12,}{size / 1e6:>10,.1f}{wall:>9.2f}{cpu:>9.2f}"
+                f"{size / 1e6 / cpu:>10.1f}{min(rates):>7.1f}-{max(rates):<6.1f}{peak:>9.0f}{wall / first:>10.2f}x"
+            )
 
 
 def _made(millions: int) -> tuple[Path, int, int]:
@@ -76,22 +96,22 @@ def _measured(path: Path) -> tuple[int, int]:
     return len(json.loads(data)["traceEvents"]), len(data)
 
 
-def _landed(trace: Path) -> tuple[float, float, float]:
-    """Land one trace into an empty lake by the command that a person types: wall, CPU seconds and peak MB of it."""
+def _made_of(trace: Path, engine: str) -> Iterator[tuple[str, Cost]]:
+    """Bring one trace into an empty lake, tier by tier: wall, CPU seconds and peak MB of each whole process."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir=_CACHE if _CACHE.exists() else None) as folder:
         run = Path(folder) / "landing" / "bench"
         run.mkdir(parents=True)
         shutil.copyfile(trace, run / trace.name)
         (run / "run.toml").write_text('regime = "cc_off"\n')
-        places = {"TEETOTAL_LAKE": f"{folder}/lake", "TEETOTAL_LANDING": f"{folder}/landing"}
-        command = [sys.executable, "-c", "from pipelines.cli import main; main()", "run"]
-        start = time.perf_counter()
-        done = subprocess.Popen(command, env={**os.environ, **places}, cwd=_ROOT, stdout=subprocess.DEVNULL)
-        _, status, used = os.wait4(done.pid, 0)
-        wall = time.perf_counter() - start
-        if status:
-            raise SystemExit(f"`teetotal run` failed on {trace}")
-        return wall, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6
+        for tier in TIERS:
+            words = ["-m", "benchmarks.tier", tier, f"{folder}/lake", f"{folder}/landing", engine]
+            start = time.perf_counter()
+            done = subprocess.Popen([sys.executable, *words], cwd=_ROOT)
+            _, status, used = os.wait4(done.pid, 0)
+            wall = time.perf_counter() - start
+            if status:
+                raise SystemExit(f"{tier} failed on {trace}")
+            yield tier, (wall, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6)
 
 
 if __name__ == "__main__":
