@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from lake.frames import Frame
 
+_PRIME = 1_000_003
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -34,8 +36,9 @@ class Chunk:
 def part_of(parts: int) -> nw.Expr:
     """The part that an event falls into: by the call that it belongs to, else by its start."""
     where = nw.coalesce(nw.col("correlation_id"), nw.col("ts_ns")).fill_null(0)
-    # Engines disagree on the sign of a remainder: bring it into the range of parts by hand.
-    return ((where % parts) + parts) % parts
+    # Times are often whole microseconds: a prime comes first, or all of them would fall into one part. Engines disagree
+    # on the sign of a remainder: it is made positive by hand.
+    return (((where % _PRIME) + _PRIME) % _PRIME) % parts
 
 
 def chunks(events_by_rank: dict[int, int], most: int) -> Iterator[Chunk]:

@@ -106,12 +106,13 @@ def _made_of(trace: Path, engine: str) -> Iterator[tuple[str, Cost]]:
         for tier in TIERS:
             words = ["-m", "benchmarks.tier", tier, f"{folder}/lake", f"{folder}/landing", engine]
             start = time.perf_counter()
-            done = subprocess.Popen([sys.executable, *words], cwd=_ROOT)
+            done = subprocess.Popen([sys.executable, *words], cwd=_ROOT, stdout=subprocess.PIPE)
+            told = b"" if done.stdout is None else done.stdout.read()  # until it ends
             _, status, used = os.wait4(done.pid, 0)
             wall = time.perf_counter() - start
             if status:
                 raise SystemExit(f"{tier} failed on {trace}")
-            yield tier, (wall, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6)
+            yield tier, (wall, used.ru_utime + used.ru_stime, int(told) / 1e6)
 
 
 if __name__ == "__main__":

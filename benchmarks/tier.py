@@ -1,4 +1,4 @@
-"""`python -m benchmarks.tier TIER LAKE LANDING`: one tier of the one run that lies there, in a process of its own."""
+"""`python -m benchmarks.tier TIER LAKE LANDING`: one tier of the one run that lies there; prints its peak in bytes."""
 
 from __future__ import annotations
 
@@ -6,25 +6,30 @@ import sys
 from pathlib import Path
 
 from assets import bronze, gold, silver
-from bronze.limits import Limits
 from lake.engines import engine
-from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
-from lake.places import Place
 from lake.store import Lake
+from pipelines.settings import settings
 
 
 def main(tier: str, lake_path: str, landing_path: str, chosen: str = "polars") -> None:
-    """Make the tier's tables from what the tier before it left."""
-    keyring = KeyringFile(Path(lake_path).with_name("keyring.json"), is_made_on_first_use=True)
-    lake, zone = Lake(Place.of(lake_path), keyring), LandingZone(Place.of(landing_path))
+    """Make the tier's tables from what the tier before it left, and print the most memory that this took."""
+    places = settings(lake_path, landing_path)
+    lake, zone = Lake(places.lake, places.keyring), LandingZone(places.landing)
     (run_id,), _ = zone.run_ids()
     if tier == "bronze":
-        bronze.materialise(lake, zone, run_id, Limits())
+        bronze.materialise(lake, zone, run_id, places.limits)
     elif tier == "silver":
         silver.materialise(lake, run_id, engine(chosen))
     else:
         gold.materialise(lake, run_id, engine(chosen))
+    print(_peak_bytes())
+
+
+def _peak_bytes() -> int:
+    """The peak of this process alone: what the parent held when it started us is counted by getrusage, not here."""
+    told = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in told if line.startswith("VmHWM:"))
 
 
 if __name__ == "__main__":

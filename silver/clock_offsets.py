@@ -61,7 +61,11 @@ def conform(events: Frame, sources: Frame) -> Frame:
 
 def _shared(events: Frame, sources: Frame) -> Frame:
     """The synchronising collectives of every rank: kernels, and the annotations of libraries that have none."""
-    known = events.filter(PATTERNS.is_category("category", "kernel", "user_annotation"))
+    # Collectives are few among kernels: they are picked before anything is joined, compared or sorted.
+    known = events.filter(
+        PATTERNS.is_category("category", "kernel", "user_annotation"),
+        PATTERNS.may_be("name", "collective", "gloo_call", "hook_collective"),
+    )
     found = named(once(intervals(known, sources)))
     found = found.filter(
         (nw.col("kind") == "collective") | PATTERNS.has_pattern("pattern", "gloo_call", "hook_collective")

@@ -116,6 +116,11 @@ class Patterns:
             found = nw.when(hit).then(nw.lit(entry.id)).otherwise(found)
         return found
 
+    def may_be(self, name: str, kind: str, *ids: str) -> nw.Expr:
+        """Whether a name matches any pattern of a kind, or one of these patterns: a sieve before the decision."""
+        wanted = [entry.name for entry in self.patterns if entry.name and (entry.kind == kind or entry.id in ids)]
+        return nw.col(name).str.contains("|".join(f"({pattern})" for pattern in wanted))
+
     def kind(self, pattern: str) -> nw.Expr:
         """The kind that a pattern stands for; an unknown name on a GPU is compute."""
         found = nw.when(nw.col(pattern) == UNKNOWN_ON_GPU).then(nw.lit("compute")).otherwise(nw.lit("host"))

@@ -74,8 +74,8 @@ def conform(events: Frame, sources: Frame, runs: Frame, clock_offsets: Frame) ->
 
 def _marks(spans: Frame) -> Frame:
     """The annotations that mark steps: the profiler's own, and the optimizer's."""
-    marks = named(once(spans.filter(PATTERNS.is_category("category", "user_annotation"))))
-    marks = marks.filter(PATTERNS.has_pattern("pattern", "profiler_step", "optimizer_step"))
+    marks = named(spans.filter(PATTERNS.is_category("category", "user_annotation")))
+    marks = once(marks.filter(PATTERNS.has_pattern("pattern", "profiler_step", "optimizer_step")))
     is_profiler = PATTERNS.has_pattern("pattern", "profiler_step")
     return marks.with_columns(_rung=nw.when(is_profiler).then(_PROFILER).otherwise(_OPTIMIZER)).select(_MARKS)
 

@@ -54,9 +54,14 @@ def test_count_must_be_a_whole_number(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "-9223372036854775808"])
-@pytest.mark.parametrize("name", _COUNTS)
+@pytest.mark.parametrize("name", [name for name in _COUNTS if name != "warmup_steps_count"])
 def test_count_must_be_at_least_one(name: str, value: str) -> None:
     assert f"{name}: expected at least 1, found {value}" in _fault(f"{name} = {value}")
+
+
+def test_there_may_be_no_warm_up_but_not_less() -> None:
+    assert parse(b"warmup_steps_count = 0", "run.toml").claims == {"warmup_steps_count": 0}
+    assert "warmup_steps_count: expected at least 0, found -1" in _fault("warmup_steps_count = -1")
 
 
 @pytest.mark.parametrize("value", ["9223372036854775808", "1" + "0" * 30, "1" * 5000, "0x1" + "0" * 5000])

@@ -16,20 +16,10 @@ from lake.tables import RUN_ID, Table, int64, text
 from tests.lake.specimens import CELLS, READINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pyspark.sql import SparkSession
 
 DECLARED = [*TABLES.values(), READINGS, CELLS]
 NAMES = [table.full_name for table in DECLARED]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        builder: Any = SparkSession.builder
-        session = builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-        yield session
-        session.stop()
 
 
 def table(**other: Any) -> Table:
