@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from gold.percentiles import sentences
-from lake.frames import Frame, shaped
+from lake.frames import Frame, sentences, shaped
 from lake.tables import RUN_ID, Table, boolean, text
 from silver.runs import TABLE as RUNS
 from silver.steps import EVIDENCE

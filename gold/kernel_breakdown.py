@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from gold.percentiles import fraction, percentiles, sentences
-from lake.frames import Frame, floored, shaped
+from gold.percentiles import percentiles
+from lake.frames import Frame, floored, fraction, sentences, shaped
 from lake.tables import RUN_ID, Table, float64, int64, text
 from silver.patterns import KINDS
 from silver.steps import EVIDENCE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from gold.percentiles import flag, fraction, percentiles, sentences
-from lake.frames import Frame, shaped
+from gold.percentiles import percentiles
+from lake.frames import Frame, flag, fraction, numbered, sentences, shaped
 from lake.tables import RUN_ID, Column, Table, float64, int32, int64, text
 from silver.patterns import PATTERNS
 from silver.steps import EVIDENCE
@@ -83,10 +83,8 @@ def measure(spans: Frame) -> Frame:
 
 def _after_the_first(launches: Frame) -> Frame:
     """Number the launches of a rank by their start."""
-    launches = launches.select(*_KEYS, "source_sha256", "ordinal", "ts_ns", "duration_ns", _one=nw.lit(1).cast(_INT))
-    return launches.with_columns(
-        _place=nw.col("_one").cum_sum().over(*_KEYS, order_by=["ts_ns", "source_sha256", "ordinal"]).cast(_INT)
-    )
+    launches = launches.select(*_KEYS, "source_sha256", "ordinal", "ts_ns", "duration_ns")
+    return numbered(launches, "_place", _KEYS, ["ts_ns", "source_sha256", "ordinal"])
 
 
 def _calls(spans: Frame, launches: Frame) -> Frame:

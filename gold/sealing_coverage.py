@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from gold.percentiles import flag, fraction, sentences
-from lake.frames import Frame, floored, shaped
+from lake.frames import Frame, flag, floored, fraction, sentences, shaped
 from lake.tables import RUN_ID, Column, Table, float64, int64, text
 from silver.crossings import TABLE as CROSSINGS
 from silver.policy import BOUNDARIES

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from gold.percentiles import flag, sentences
-from lake.frames import Frame, shaped
+from lake.frames import Frame, flag, sentences, shaped
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.collectives import COLLECTIVES, LIBRARIES
 from silver.steps import EVIDENCE

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import narwhals as nw
 
+from lake.frames import reached_before
+
 if TYPE_CHECKING:
     from lake.frames import Frame
 
@@ -17,9 +19,7 @@ _ORDER = ["_at_ns", "_class", "_tie"]
 def merged(spans: Frame) -> Frame:
     """The intervals of each rank and class (column `_class`, whole numbers from 0) as disjoint ones, in order."""
     keys, order = ["run_id", "rank", "_class"], ["ts_ns", "source_sha256", "ordinal"]
-    spans = spans.with_columns(_end_ns=nw.col("ts_ns") + nw.col("duration_ns"))
-    spans = spans.with_columns(_latest_ns=nw.col("_end_ns").cum_max().over(*keys, order_by=order))
-    spans = spans.with_columns(_before_ns=nw.col("_latest_ns").shift(1).over(*keys, order_by=order).fill_null(0))
+    spans = reached_before(spans.with_columns(_end_ns=nw.col("ts_ns") + nw.col("duration_ns")), keys, order)
     begun = nw.max_horizontal(nw.col("ts_ns"), nw.col("_before_ns"))
     disjoint = spans.with_columns(_start_ns=begun).filter(nw.col("_end_ns") > nw.col("_start_ns"))
     return disjoint.select(*keys, "_start_ns", "_end_ns")

@@ -1,4 +1,4 @@
-"""What passes between transforms: a lazy frame of any engine, and the shape that it ends in."""
+"""What passes between transforms, a lazy frame of any engine, and what every engine computes alike on it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import narwhals as nw
 from lake.tables import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lake.tables import Table
 
 Frame: TypeAlias = nw.LazyFrame[Any]
@@ -36,3 +38,45 @@ def floored(total: nw.Expr, count: nw.Expr) -> nw.Expr:
     rest = total - near * count
     one = nw.lit(1).cast(nw.Int64)
     return nw.when(rest < 0).then(near - one).otherwise(nw.when(rest >= count).then(near + one).otherwise(near))
+
+
+def numbered(frame: Frame, name: str, keys: Sequence[str], order_by: str | Sequence[str]) -> Frame:
+    """Number the rows of each group from 1, in an order that tells all of them apart or in which equals are equal."""
+    counted = frame.with_columns(_one=nw.lit(1).cast(nw.Int64))
+    place = nw.col("_one").cum_sum().over(*keys, order_by=order_by).cast(nw.Int64)
+    return counted.with_columns(place.alias(name)).drop("_one")
+
+
+def reached_before(frame: Frame, keys: Sequence[str], order_by: Sequence[str]) -> Frame:
+    """Add `_before_ns`: the latest `_end_ns` of the rows before each one, 0 before the first."""
+    latest = frame.with_columns(_latest_ns=nw.col("_end_ns").cum_max().over(*keys, order_by=order_by))
+    return latest.with_columns(_before_ns=nw.col("_latest_ns").shift(1).over(*keys, order_by=order_by).fill_null(0))
+
+
+def fraction(part: nw.Expr, whole: nw.Expr) -> nw.Expr:
+    """Part of a whole as a number from 0 to 1; null where the whole is nothing."""
+    is_some = whole > 0
+    # Engines differ on division by zero: there is none, whichever branch is taken.
+    divisor = nw.when(is_some).then(whole).otherwise(nw.lit(1).cast(nw.Int64))
+    return nw.when(is_some).then(part.cast(nw.Float64) / divisor.cast(nw.Float64))
+
+
+def flag(condition: nw.Expr) -> nw.Expr:
+    """1 where it holds, else 0: to be summed."""
+    return nw.when(condition).then(nw.lit(1).cast(nw.Int64)).otherwise(nw.lit(0).cast(nw.Int64))
+
+
+def sentences(*parts: tuple[nw.Expr, str | nw.Expr]) -> nw.Expr:
+    """All sentences whose condition holds, in their order; null where none does."""
+    told = nw.concat_str(
+        *(
+            nw.when(condition).then(nw.lit(sentence) if isinstance(sentence, str) else sentence)
+            for condition, sentence in parts
+        ),
+        separator="; ",
+        ignore_nulls=True,
+    )
+    is_any = nw.lit(False)
+    for condition, _ in parts:
+        is_any |= condition.fill_null(False)
+    return nw.when(is_any).then(told)

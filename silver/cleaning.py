@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import narwhals as nw
 
-from lake.frames import Frame
+from lake.frames import Frame, numbered
 
 EFFECTS = ("kept", "merged", "rejected", "flagged")
 # Sums of what is kept must fit 64 bits: nothing lasts over three days, nothing ends after the year 2116.
@@ -114,9 +114,7 @@ def once(intervals: Frame) -> Frame:
     intervals = intervals.with_columns(_at_once=nw.col("ordinal").count().over("rank", "ts_ns", "duration_ns"))
     alone = intervals.filter(nw.col("_at_once") == 1).with_columns(duplicates_count=nw.lit(0).cast(nw.Int64))
     crowd = intervals.filter(nw.col("_at_once") > 1).with_columns(
-        duplicates_count=nw.col("ordinal").count().over(*IDENTITY).cast(nw.Int64) - 1,
-        _one=nw.lit(1).cast(nw.Int64),
+        duplicates_count=nw.col("ordinal").count().over(*IDENTITY).cast(nw.Int64) - 1
     )
-    crowd = crowd.with_columns(_place=nw.col("_one").cum_sum().over(*IDENTITY, order_by="ordinal"))
-    first = crowd.filter(nw.col("_place") == 1).drop("_one", "_place")
+    first = numbered(crowd, "_place", IDENTITY, "ordinal").filter(nw.col("_place") == 1).drop("_place")
     return nw.concat([alone, first]).drop("_at_once")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, shaped
+from lake.frames import Frame, sentences, shaped
 from lake.tables import RUN_ID, Table, int32, int64, text
 from silver.matching import MATCHES, matched
 from silver.patterns import PATTERNS
@@ -82,9 +82,8 @@ def conform(spans: Frame, events: Frame, runs: Frame) -> Frame:
     ).filter(~nw.col("collective").is_null())
     seen = _sized(_chosen(seen), runs)
     seen = matched(seen.with_columns(library=PATTERNS.word("library", nw.col("name")).fill_null("other")))
-    seen = seen.with_columns(_one=nw.lit(1).cast(nw.Int64))
     seen = seen.with_columns(
-        ranks_count=nw.col("_one").sum().over("match_id"),
+        ranks_count=nw.col("ordinal").count().over("match_id"),
         step_number=nw.coalesce(nw.col("launch_step_number"), nw.col("step_number")),
     )
     return shaped(_evident(seen), TABLE)
@@ -155,17 +154,12 @@ def _sized(seen: Frame, runs: Frame) -> Frame:
 def _evident(seen: Frame) -> Frame:
     """Say what was timed and what could not be seen."""
     is_timed = nw.col("mention").is_in(["kernel", "hook"]) | (nw.col("pattern") == "gloo_call")
-    untimed = nw.when(~is_timed).then(nw.lit("no GPU rows: the call was seen, not the transfer"))
-    unsized = nw.when(nw.col("buffer_bytes").is_null() & (nw.col("collective") != "barrier")).then(
-        nw.lit("the trace does not give its size")
-    )
+    is_sizeless = nw.col("buffer_bytes").is_null() & (nw.col("collective") != "barrier")
     return seen.with_columns(
         duration_ns=nw.when(is_timed).then(nw.col("duration_ns")),
         evidence=nw.when(is_timed).then(nw.lit("measured")).otherwise(nw.lit("unobservable")),
-        _untimed=untimed,
-        _unsized=unsized,
-    ).with_columns(
-        reason=nw.when(~nw.col("_untimed").is_null() & ~nw.col("_unsized").is_null())
-        .then(nw.concat_str(nw.col("_untimed"), nw.col("_unsized"), separator="; "))
-        .otherwise(nw.coalesce(nw.col("_untimed"), nw.col("_unsized")))
+        reason=sentences(
+            (~is_timed, "no GPU rows: the call was seen, not the transfer"),
+            (is_sizeless, "the trace does not give its size"),
+        ),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame
+from lake.frames import Frame, reached_before
 
 _ORDER = ["_at_ns", "_is_point", "source_sha256", "ordinal", "_sign"]
 
@@ -18,10 +18,8 @@ def covered(rows: Frame, cover: Frame) -> Frame:
         rows.select(*keys, _at_ns=at, _end_ns=zero, _is_point=nw.lit(1), _sign=nw.lit(sign).cast(nw.Int64))
         for at, sign in ((start, -1), (end, 1))
     ]
-    both = nw.concat(
-        [cover.select(*keys, _at_ns=start, _end_ns=end, _is_point=nw.lit(0), _sign=zero), *points]
-    ).with_columns(_latest_ns=nw.col("_end_ns").cum_max().over("rank", order_by=_ORDER))
-    both = both.with_columns(_before_ns=nw.col("_latest_ns").shift(1).over("rank", order_by=_ORDER).fill_null(0))
+    both = nw.concat([cover.select(*keys, _at_ns=start, _end_ns=end, _is_point=nw.lit(0), _sign=zero), *points])
+    both = reached_before(both, ["rank"], _ORDER)
     begun = nw.max_horizontal(nw.col("_at_ns"), nw.col("_before_ns"))
     new = nw.max_horizontal(nw.col("_end_ns") - begun, zero)
     both = both.with_columns(_new_ns=nw.when(nw.col("_is_point") == 0).then(new).otherwise(zero))

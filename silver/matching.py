@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame
+from lake.frames import Frame, numbered
 
 MATCHES = ("communicator", "sequence", "order")
 _BASIS = ("library", "collective", "communicator_id", "process_group_name", "collective_sequence")
@@ -12,11 +12,8 @@ _BASIS = ("library", "collective", "communicator_id", "process_group_name", "col
 
 def matched(collectives: Frame) -> Frame:
     """Name a collective by communicator or group and its number there; where it has none, by its place in the order."""
-    named = collectives.with_columns(_one=nw.lit(1).cast(nw.Int64))
-    named = named.with_columns(
-        _nth=nw.col("_one").cum_sum().over("rank", *_BASIS, order_by=["ts_ns", "source_sha256", "ordinal"]),
-        _of=nw.col("_one").sum().over("rank", *_BASIS).cast(nw.Int64),
-    )
+    named = numbered(collectives, "_nth", ["rank", *_BASIS], ["ts_ns", "source_sha256", "ordinal"])
+    named = named.with_columns(_of=nw.col("ordinal").count().over("rank", *_BASIS).cast(nw.Int64))
     by = (
         nw.when(~nw.col("communicator_id").is_null())
         .then(nw.lit("communicator"))
@@ -33,10 +30,10 @@ def matched(collectives: Frame) -> Frame:
         _part(nw.col("communicator_id")),
         _part(nw.col("process_group_name")),
         _part(nw.col("collective_sequence").cast(nw.String)),
-        nw.col("_nth").cast(nw.Int64).cast(nw.String),
+        nw.col("_nth").cast(nw.String),
         total.cast(nw.Int64).cast(nw.String),
     )
-    return named.with_columns(match_id=nw.concat_str(*parts, separator="/")).drop("_one", "_nth", "_of")
+    return named.with_columns(match_id=nw.concat_str(*parts, separator="/")).drop("_nth", "_of")
 
 
 def _part(value: nw.Expr) -> nw.Expr:

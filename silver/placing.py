@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame
+from lake.frames import Frame, numbered, reached_before
 from silver.patterns import PATTERNS
 
 _CALLS = ("cuda_runtime", "cuda_driver")
@@ -50,15 +50,11 @@ def hooked(spans: Frame) -> Frame:
 
     A hook within another is part of the outer one.
     """
-    one = nw.lit(1).cast(nw.Int64)
     keys, order = ["rank", "source_sha256", "_thread"], ["ts_ns", "ordinal"]
     spans = spans.with_columns(_thread=nw.col("thread_id").fill_null(""))
     hooks = spans.filter(PATTERNS.has_pattern("pattern", "hook_collective"))
-    hooks = hooks.with_columns(_end_ns=nw.col("ts_ns") + nw.col("duration_ns"), _one=one)
-    hooks = hooks.with_columns(_latest_ns=nw.col("_end_ns").cum_max().over(*keys, order_by=order))
-    hooks = hooks.with_columns(_before_ns=nw.col("_latest_ns").shift(1).over(*keys, order_by=order).fill_null(0))
-    outer = hooks.filter(nw.col("ts_ns") >= nw.col("_before_ns"))
-    outer = outer.with_columns(_hook=nw.col("_one").cum_sum().over(*keys, order_by=order).cast(nw.Int64))
+    hooks = reached_before(hooks.with_columns(_end_ns=nw.col("ts_ns") + nw.col("duration_ns")), keys, order)
+    outer = numbered(hooks.filter(nw.col("ts_ns") >= nw.col("_before_ns")), "_hook", keys, order)
     placed = held(spans, outer.select(*keys, "ts_ns", "duration_ns", "_hook"), keys, "_hook")
     names = outer.select("source_sha256", "ordinal", _is_hook=nw.lit(True))
     placed = placed.join(names, on=["source_sha256", "ordinal"], how="left")

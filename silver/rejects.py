@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, shaped
+from lake.frames import Frame, numbered, shaped
 from lake.tables import RUN_ID, Table, int32, int64, text
 from silver.cleaning import REJECTED, judged, sentence_of
 
@@ -55,13 +55,8 @@ def _events(events: Frame, sources: Frame) -> Frame:
 
 def _stretches(unreadable: Frame, sources: Frame) -> Frame:
     ranks = sources.filter(nw.col("outcome") == "kept").select("source_sha256", "rank")
-    placed = unreadable.with_columns(_one=nw.lit(1).cast(nw.Int64)).with_columns(
-        ordinal=nw.col("_one")
-        .cum_sum()
-        .over("source_sha256", order_by=["offset_bytes", "length_bytes", "reason"])
-        .cast(nw.Int64)
-        - 1
-    )
+    placed = numbered(unreadable, "_place", ["source_sha256"], ["offset_bytes", "length_bytes", "reason"])
+    placed = placed.with_columns(ordinal=nw.col("_place") - 1)
     placed = placed.join(ranks, on="source_sha256", how="left").with_columns(
         level=nw.lit("stretch"),
         # A reader's reason may quote what it could not read.
@@ -73,10 +68,11 @@ def _stretches(unreadable: Frame, sources: Frame) -> Frame:
 
 def _files(sources: Frame) -> Frame:
     refused = sources.filter(nw.col("outcome") == "rejected").with_columns(
-        source_sha256=nw.col("source_sha256").fill_null(""), _one=nw.lit(1).cast(nw.Int64)
+        source_sha256=nw.col("source_sha256").fill_null("")
     )
+    refused = numbered(refused, "_place", ["source_sha256"], "file_name")
     refused = refused.with_columns(
-        ordinal=nw.col("_one").cum_sum().over("source_sha256", order_by="file_name").cast(nw.Int64) - 1,
+        ordinal=nw.col("_place") - 1,
         offset_bytes=nw.lit(0).cast(nw.Int64),
         level=nw.lit("file"),
         label=nw.concat_str(nw.col("file_name"), nw.col("reason").fill_null(""), separator=": "),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import narwhals as nw
 
 from bronze.manifest import CLAIMS
-from lake.frames import Frame, shaped
+from lake.frames import Frame, flag, sentences, shaped
 from lake.tables import RUN_ID, Table, boolean, int64, text
 from silver.crossings import RELABELLING_REGIMES
 from silver.steps import EVIDENCE
@@ -133,8 +133,7 @@ def _crossing_counts(crossings: Frame) -> Frame:
 
 def _counts(rows: Frame, total: str, flags: dict[str, nw.Expr]) -> Frame:
     """How many rows a run has, and how many of them bear each flag."""
-    one, zero = nw.lit(1).cast(nw.Int64), nw.lit(0).cast(nw.Int64)
-    marked = rows.select("run_id", **{name: nw.when(flag).then(one).otherwise(zero) for name, flag in flags.items()})
+    marked = rows.select("run_id", **{name: flag(condition) for name, condition in flags.items()})
     return marked.group_by("run_id").agg(
         nw.len().cast(nw.Int64).alias(total), *(nw.col(name).sum().cast(nw.Int64) for name in flags)
     )
@@ -145,39 +144,36 @@ def _contradicted(found: Frame) -> Frame:
     regime, sealed = nw.col("regime"), nw.col("found_sealed_message_count")
     is_off, is_hook = regime == "cc_off", regime == "sw_per_hop_aesgcm"
     is_relabelling = regime.is_in(RELABELLING_REGIMES)
-    against = {
-        "_mode": (
+    against = (
+        (
             is_off & nw.col("cc_mode").is_in(["on", "devtools"]),
             nw.concat_str(nw.lit("it claims regime cc_off and cc_mode "), nw.col("cc_mode")),
         ),
-        "_sealed": (
+        (
             is_off & (sealed > 0),
             _told("it claims cc_off, yet ", "found_sealed_message_count", " messages were sealed by a software hook"),
         ),
-        "_hidden": (
+        (
             is_off & (nw.col("_hidden_labels") > 0),
             _told(
                 "it claims cc_off, yet ", "_hidden_labels", " copies are reported as CC does: on the device, Managed"
             ),
         ),
-        "_labels": (
+        (
             is_relabelling & (nw.col("_true_labels") > 0),
             _told("it claims CC, yet ", "_true_labels", " pinned copies bear their true label, which CC hides"),
         ),
-        "_plain": (
+        (
             is_hook & (nw.col("found_violations_count") > 0),
             _told("it claims sw_per_hop_aesgcm, yet ", "found_violations_count", " crossings were not sealed"),
         ),
-    }
-    found = found.with_columns(**{name: nw.when(is_so).then(text) for name, (is_so, text) in against.items()})
-    contradictions = nw.concat_str(*(nw.col(name) for name in against), separator="; ", ignore_nulls=True)
+    )
     proof = (
         (is_hook & (sealed > 0))
         | (is_relabelling & (nw.col("_relabelled") > 0))
         | (is_off & (nw.col("_true_labels") > 0))
     ).fill_null(False)
-    found = found.with_columns(contradictions=contradictions)
-    found = found.with_columns(contradictions=nw.when(nw.col("contradictions") != "").then(nw.col("contradictions")))
+    found = found.with_columns(contradictions=sentences(*against))
     return found.with_columns(
         agreement=nw.when(~nw.col("contradictions").is_null())
         .then(nw.lit("contradicted"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, shaped
+from lake.frames import Frame, numbered, shaped
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.cleaning import intervals, once
 from silver.patterns import PATTERNS
@@ -91,10 +91,10 @@ def _whole(spans: Frame) -> Frame:
 def _best(marks: Frame) -> Frame:
     """Keep what a rank has of the highest rung, and where several optimizers step, the one that does so most often."""
     begin = nw.when(nw.col("_rung") == _WHOLE).then(nw.col("ts_ns"))
-    marks = marks.with_columns(_begin_ns=begin, _one=nw.lit(1).cast(nw.Int64)).with_columns(
+    marks = marks.with_columns(_begin_ns=begin).with_columns(
         _begin_ns=nw.col("_begin_ns").min().over("rank"),
         _highest=nw.col("_rung").min().over("rank"),
-        _same=nw.col("_one").sum().over("rank", "_rung", "name"),
+        _same=nw.col("ordinal").count().over("rank", "_rung", "name"),
     )
     marks = marks.filter(nw.col("_rung") == nw.col("_highest"))
     marks = marks.with_columns(_most=nw.col("_same").max().over("rank"))
@@ -118,13 +118,9 @@ def _numbered(steps: Frame) -> Frame:
         nw.col("name").str.replace_all("ProfilerStep#", "", literal=True)
     )
     steps = steps.with_columns(_number=number.cast(nw.Int64))
+    steps = numbered(steps, "_place", ["rank"], ["ts_ns", "source_sha256", "ordinal"])
     steps = steps.with_columns(
-        step_ordinal=nw.col("_one")
-        .cum_sum()
-        .over("rank", order_by=["ts_ns", "source_sha256", "ordinal"])
-        .cast(nw.Int64)
-        - 1,
-        _repeats=nw.col("_one").sum().over("rank", "_number"),
+        step_ordinal=nw.col("_place") - 1, _repeats=nw.col("ordinal").count().over("rank", "_number")
     )
     steps = steps.with_columns(_repeats=nw.col("_repeats").max().over("rank"))
     is_own = ~nw.col("_number").is_null() & (nw.col("_repeats") == 1)
