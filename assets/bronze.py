@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from bronze.limits import Limits
     from lake.landing_zone import LandingZone
-    from lake.store import Lake, Written
+    from lake.snapshot import Written
+    from lake.store import Lake
 
 TABLES = land.TABLES
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lake.places import Place
-    from lake.store import Written
+    from lake.snapshot import Written
     from lake.tables import Table
     from tests.conftest import LandFiles
 
