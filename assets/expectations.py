@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
+import uuid
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -15,6 +14,7 @@ from lake.errors import ContractBroken, SourceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from great_expectations.core import ExpectationSuiteValidationResult
 
@@ -130,7 +130,6 @@ def _write(docs: Path, table: Table, run_ids: Sequence[str] | None, text: str) -
     name = "_all" if run_ids is None else run_ids[0] if len(run_ids) == 1 else "_several"
     folder = docs / table.tier / table.name
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, suffix=".part", delete=False) as file:
-        file.write(text)
-    path = folder / f"{name}.html"
-    return Path(file.name).replace(path)
+    aside = folder / f".{name}.{uuid.uuid4().hex}.part"
+    aside.write_text(text, "utf-8")
+    return aside.replace(folder / f"{name}.html")
