@@ -180,8 +180,8 @@ class Bench:
             rows = rows.having(sa.func.count() > 1)
         else:
             rows = rows.where(_breaks(rule.must, rule.columns, rule.arguments))
-        with sa.create_engine(URL, **sharing(self.connection)).connect() as connection:
-            return [dict(row) for row in connection.execute(rows).mappings()]
+        engine = self._rows.get_batch().data.execution_engine
+        return [dict(row) for row in engine.execute_query(rows).mappings()]
 
 
 @cache

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import ReflectedColumn, ReflectedPrimaryKeyConstraint
 
 URL = "duckdb+lake:///:memory:"
-_COLUMNS = sa.text("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = :name ORDER BY column_index")
+_COLUMNS = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1 ORDER BY column_index"
 _TYPES: dict[str, sa.types.TypeEngine[Any]] = {
     "VARCHAR": sa.VARCHAR(),
     "INTEGER": sa.INTEGER(),
@@ -52,7 +52,7 @@ class Dialect(duckdb_engine.Dialect):
         **_: Any,
     ) -> list[ReflectedColumn]:
         """The columns of a table or a view, in their order; a type that the lake does not have is NULL."""
-        found = connection.execute(_COLUMNS, {"name": table_name})
+        found = connection.exec_driver_sql(_COLUMNS, (table_name,))
         return [
             {"name": name, "type": _TYPES.get(kind, sa.types.NullType()), "nullable": True, "default": None}
             for name, kind in found
