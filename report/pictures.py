@@ -54,7 +54,9 @@ def _empty(table: Table) -> str:
 
 def _attested(rows: Sequence[Row]) -> str:
     """A mark and the verdict per run; a contradicted claim is red, an unproven one hollow."""
-    drawing = Drawing("Does the recording show what the run claims?", "claim against recording; nothing here is attested")
+    drawing = Drawing(
+        "Does the recording show what the run claims?", "claim against recording; nothing here is attested"
+    )
     if any(row["has_attestation"] for row in rows):
         drawing = Drawing("Does the recording show what the run claims?", "claim against recording and attestation")
     for row in rows[:MOST_RUNS]:

@@ -44,7 +44,9 @@ def step_overhead(rows: Sequence[Row]) -> str:
 def launches(rows: Sequence[Row]) -> str:
     """Median to 99th percentile of launching and of queueing per rank, on a scale of powers; the first one apart."""
     drawing = Drawing("What a launch costs, and how long its kernel queues", "from the median over p95 to p99, by rank")
-    drawing.legend([("launch on the host", BLUE), ("queue before the kernel", ORANGE), ("hollow: the first launch", FAINT)])
+    drawing.legend(
+        [("launch on the host", BLUE), ("queue before the kernel", ORANGE), ("hollow: the first launch", FAINT)]
+    )
     shown = rows[:MOST_RANKS]
     columns = [f"{what}_p{percentile}_ns" for what in ("launch", "queue") for percentile in (50, 95, 99)]
     found = [row[name] for row in shown for name in (*columns, "first_launch_ns") if row[name]]
@@ -109,8 +111,11 @@ def _pair(drawing: Drawing, row: Row, scale: Scale) -> None:
             drawing.rect(left, middle - 9, end - left, 18, PALE, f"repeats of the twin differ by {percent(floor)}")
         low, high = row["slowdown_low_ratio"], row["slowdown_high_ratio"]
         if finite(low) and finite(high):
-            drawing.rect(scale.at(low), middle - 3, scale.at(high) - scale.at(low), 6, BLUE, _interval(row))
-        drawing.dot(scale.at(slowdown), middle, BLUE, f"{row['run_id']}: {ratio(slowdown)}, {row['evidence']}")
+            drawing.rect(scale.at(low), middle - 1.5, scale.at(high) - scale.at(low), 3, BLUE, _interval(row))
+            for end in (low, high):
+                drawing.line(scale.at(end), middle - 6, scale.at(end), middle + 6, BLUE, px=1.5)
+        title = f"{row['run_id']}: {ratio(slowdown)}, {row['evidence']}"
+        drawing.dot(scale.at(slowdown), middle, BLUE, title, radius=4)
     drawing.text(RIGHT - 84, middle + 4, ratio(slowdown), weight=600, anchor="end")
     drawing.text(RIGHT, middle + 4, row["evidence"], px=SMALL, colour=MUTED, anchor="end")
     drawing.y += _PAIR
@@ -166,6 +171,8 @@ def _scale(values: Iterable[float | None], mark: float, left: float, right: floa
     low, high = min((mark, *found)), max((mark, *found))
     is_log = is_log or (low > 0 and high / low > _FAR)
     if is_log and low > 0:
-        return Scale(max(low / 1.1, 1e-300), min(max(high, 2 * mark) * 1.1, 1e308), left, right, is_log=True, marked=mark)
+        return Scale(
+            max(low / 1.1, 1e-300), min(max(high, 2 * mark) * 1.1, 1e308), left, right, is_log=True, marked=mark
+        )
     room = (high / 2 - low / 2) * 0.1 or mark * 0.05
     return Scale(max(0.0, low - room), min(high + room, 1e308), left, right, marked=mark)

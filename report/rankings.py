@@ -95,14 +95,12 @@ def _collective(drawing: Drawing, row: Row, scale: Scale) -> None:
     drawing.text(RIGHT, drawing.y + 10, row["match_id"], px=SMALL, colour=MUTED, anchor="end", most_px=300)
     for name, colour, y in (("transfer", BLUE, drawing.y + 16), ("skew", ORANGE, drawing.y + 28)):
         time_ns = row[f"{name}_ns"]
-        # Skew is of the clocks, which the row's evidence of the transfer does not speak of.
-        evidence = row["evidence"] if name == "transfer" else "measured" if time_ns is not None else "unobservable"
         if time_ns is not None:
-            title = f"{row['match_id']}: {name} {duration(time_ns)}, {evidence}"
-            drawing.rect(MARGIN, y, scale.at(time_ns) - MARGIN, 9, colour, title)
+            drawing.rect(MARGIN, y, scale.at(time_ns) - MARGIN, 9, colour, f"{row['match_id']}: {_told(row, name)}")
         end = _doubt(drawing, row, scale, y + 4.5) if name == "skew" else scale.at(time_ns or 0)
         drawing.text(end + 6, y + 9, _told(row, name), px=SMALL, most_px=RIGHT - 90 - end)
-        drawing.text(RIGHT, y + 9, evidence, px=SMALL, colour=MUTED, anchor="end")
+    # It speaks of the transfer; how sure the skew is, its doubt says.
+    drawing.text(RIGHT, drawing.y + 25, row["evidence"], px=SMALL, colour=MUTED, anchor="end")
     drawing.y += 50
 
 

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from report.colours import BLUE, PALE
-from report.svg import GRID, INK, MARGIN, MUTED, RIGHT, SMALL, Drawing, Scale
+from report.svg import GRID, INK, MARGIN, MUTED, RIGHT, SMALL, Drawing, Scale, rounded
 from report.units import change, duration, finite, number, ratio
 
 if TYPE_CHECKING:
@@ -41,18 +41,19 @@ def _panel(drawing: Drawing, panel: list[Row]) -> None:
     drawing.y += 32
     across = _across(panel)
     tolls = [row["toll_ns"] for row in panel]
-    room = (max(tolls) - min(0, *tolls)) * 0.25 or 1
-    up = Scale(min(0, *tolls), max(0, *tolls) + room, drawing.y + _HIGH, drawing.y)
+    reached = [0, *tolls, *(toll for toll in _line(panel, across, first["slope_ns"]) if finite(toll))]
+    room = (max(reached) - min(reached)) * 0.25 or 1
+    up = Scale(min(reached), max(reached) + room, drawing.y + _HIGH, drawing.y)
     for tick in up.ticks:
         drawing.line(_LEFT, up.at(tick), RIGHT, up.at(tick), GRID)
-        drawing.text(_LEFT - 8, up.at(tick) + 4, duration(tick), px=SMALL, colour=MUTED, anchor="end")
+        drawing.text(_LEFT - 8, up.at(tick) + 4, rounded(duration(tick)), px=SMALL, colour=MUTED, anchor="end")
     drawing.line(_LEFT, up.at(0), RIGHT, up.at(0), INK)
     _slope(drawing, panel, across, up)
     for row in panel:
         _point(drawing, row, across, up)
     bottom = drawing.y + _HIGH
     for place in sorted({row["axis_number"] for row in panel})[:_MOST_TICKS]:
-        drawing.text(across.at(place), bottom + 16, number(_whole(place)), px=SMALL, colour=MUTED, anchor="middle")
+        drawing.text(across.at(place), bottom + 16, number(place), px=SMALL, colour=MUTED, anchor="middle")
     drawing.text(RIGHT, bottom + 16, _AXES[first["axis"]], px=SMALL, colour=MUTED, anchor="end")
     drawing.y = bottom + 22
     drawing.note(_told(first), x=_LEFT)
@@ -73,31 +74,32 @@ def _point(drawing: Drawing, row: Row, across: Scale, up: Scale) -> None:
     # Beside the line, never on it: over the point where the line falls away from it, under it where it climbs.
     is_left = x <= (_LEFT + RIGHT) / 2
     base = y - 21 if is_left != ((row["slope_ns"] or 0) > 0) else y + 17
-    side = {"x": x - 5 if is_left else x + 5, "anchor": "start" if is_left else "end"}
+    edge, anchor = (x - 5, "start") if is_left else (x + 5, "end")
     for down, text, weight in ((0, f"{told}, {row['evidence']}", 600), (13, row["tee_run_id"], 400)):
-        drawing.text(**side, y=base + down, text=text, px=SMALL, weight=weight, has_halo=True)
+        drawing.text(edge, base + down, text, px=SMALL, anchor=anchor, weight=weight, has_halo=True)
+
+
+def _line(panel: list[Row], across: Scale, slope_ns: int | None) -> list[float]:
+    """Where a line of that slope ends that goes through the middle of the points, as least squares does."""
+    if slope_ns is None or across.left == across.right:
+        return []
+    middle = sum(row["axis_number"] / len(panel) for row in panel)
+    toll = sum(row["toll_ns"] for row in panel) / len(panel)
+    return [toll + slope_ns * (place - middle) for place in (across.low, across.high)]
 
 
 def _slope(drawing: Drawing, panel: list[Row], across: Scale, up: Scale) -> None:
-    """Draw the line through the middle of the points, which least squares goes through."""
-    first, count = panel[0], len(panel)
-    if first["slope_ns"] is None or across.left == across.right:
-        return
-    middle = sum(row["axis_number"] / count for row in panel)
-    toll = sum(row["toll_ns"] for row in panel) / count
-    ends = (across.low, across.high)
-
-    def height(slope: float, place: float) -> float:
-        return up.at(toll + slope * (place - middle))
-
-    if first["slope_low_ns"] is not None and first["slope_high_ns"] is not None:
-        slopes = (first["slope_low_ns"], first["slope_high_ns"])
-        corners = [(place, height(slope, place)) for slope in slopes for place in ends]
-        order = (corners[0], corners[2], corners[1], corners[3])
-        fan = [(across.at(place), y) for place, y in order]
-        drawing.area([fan[0], fan[1], fan[3], fan[2]], PALE, f"95 % interval of the slope, modelled: {_told(first)}")
-    left, right = (height(first["slope_ns"], place) for place in ends)
-    drawing.dashed(across.left, left, across.right, right, BLUE, f"slope, modelled: {_told(first)}")
+    """Draw the line, over the fan of the lines that its interval allows."""
+    first = panel[0]
+    low, high = (_line(panel, across, first[name]) for name in ("slope_low_ns", "slope_high_ns"))
+    if low and high:
+        # From left to right along one line and back along the other: they cross, so this encloses two triangles.
+        corners = ((across.left, low[0]), (across.right, low[1]), (across.right, high[1]), (across.left, high[0]))
+        fan = [(x, up.beyond(toll)) for x, toll in corners]
+        drawing.area(fan, (across, up), PALE, f"95 % interval of the slope: {_told(first)}")
+    line = _line(panel, across, first["slope_ns"])
+    if line:
+        drawing.dashed(across.left, up.at(line[0]), across.right, up.at(line[1]), BLUE, f"slope: {_told(first)}")
 
 
 def _told(row: Row) -> str:
@@ -115,7 +117,3 @@ def _common(part: str) -> str:
     """What the runs share, without the name of the field where the value speaks for itself."""
     field, _, value = part.partition("=")
     return value if field in _SPEAKING or not value else f"{field.removesuffix('_version')} {value}"
-
-
-def _whole(place: float) -> float:
-    return int(place) if place.is_integer() and abs(place) < 1e15 else place

@@ -59,7 +59,9 @@ def time_breakdown(rows: Sequence[Row]) -> str:
 
 def trace_summary(rows: Sequence[Row]) -> str:
     """Bars of the whole trace in TraceLens' words, where the pieces sum to it; hidden communication is shown apart."""
-    drawing = Drawing("What the GPU did over the whole trace", "from its first to its last work, as TraceLens defines it")
+    drawing = Drawing(
+        "What the GPU did over the whole trace", "from its first to its last work, as TraceLens defines it"
+    )
     names = [
         ("compute alone", BLUE),
         ("compute that hides communication", SKY),
@@ -72,7 +74,9 @@ def trace_summary(rows: Sequence[Row]) -> str:
 
 def sealing_coverage(rows: Sequence[Row]) -> str:
     """Bars of the promised bytes: what a record shows as sealed, what only the regime claims, and what is neither."""
-    drawing = Drawing("How much of what must be sealed was sealed", "share of the bytes that the regime promises to seal")
+    drawing = Drawing(
+        "How much of what must be sealed was sealed", "share of the bytes that the regime promises to seal"
+    )
     names = [
         ("sealed, recorded", BLUE),
         ("sealed, claimed by the regime", SKY),

@@ -77,10 +77,15 @@ class Drawing:
         fill = f'fill="{PAPER if hollow else colour}" stroke="{colour if hollow else PAPER}" stroke-width="1.5"'
         self._mark("circle", f'cx="{number(x)}" cy="{number(y)}" r="{number(radius)}" {fill}', title)
 
-    def area(self, points: list[tuple[float, float]], colour: str, title: str) -> None:
-        """Fill what several points enclose."""
+    def area(self, points: list[tuple[float, float]], within: tuple[Scale, Scale], colour: str, title: str) -> None:
+        """Fill what several points enclose, as far as it lies within two scales."""
+        across, up = within
+        box = " ".join(map(number, (across.left, up.right, across.right - across.left, up.left - up.right)))
+        x, y, wide, high = box.split()
         told = " ".join(f"{number(x)},{number(y)}" for x, y in points)
+        self._marks.append(f'<svg x="{x}" y="{y}" width="{wide}" height="{high}" viewBox="{box}">')
         self._mark("polygon", f'points="{told}" fill="{colour}"', title)
+        self._marks.append("</svg>")
 
     def axis(self, scale: Scale, bands: Iterable[tuple[float, float]], told: Callable[[float], str]) -> None:
         """Draw a scale's ticks through each band, and name them under the last."""
@@ -90,9 +95,7 @@ class Drawing:
             for tick in scale.ticks:
                 self.line(scale.at(tick), top, scale.at(tick), bottom)
         for tick in scale.ticks:
-            # A round number needs no digits after its point.
-            name = re.sub(r"\.0+(?!\d)", "", told(tick))
-            self.text(scale.at(tick), lowest + 14, name, px=SMALL, colour=MUTED, anchor="middle")
+            self.text(scale.at(tick), lowest + 14, rounded(told(tick)), px=SMALL, colour=MUTED, anchor="middle")
 
     def legend(self, entries: list[tuple[str, str]]) -> None:
         """Say once what the colours stand for, in rows that fit the paper."""
@@ -149,11 +152,18 @@ class Scale:
 
     def at(self, value: float) -> float:
         """The place of a number, in pixels."""
+        return self._place(value, 0.0, 1.0)
+
+    def beyond(self, value: float) -> float:
+        """The place of a number that may lie outside, for what is cut at the edges when it is drawn."""
+        return self._place(value, -20.0, 20.0)
+
+    def _place(self, value: float, least: float, most: float) -> float:
         low, high, value = (self._stretched(each) for each in (self.low, self.high, value))
         # Halves, so that the span between the largest numbers is still a number.
         span = high / 2 - low / 2
         share = (value / 2 - low / 2) / span if span > 0 else 0.0
-        return self.left + (self.right - self.left) * min(max(share, 0.0), 1.0)
+        return self.left + (self.right - self.left) * min(max(least, share), most)
 
     @property
     def ticks(self) -> list[float]:
@@ -186,6 +196,11 @@ class Scale:
             return powers
         parts = [10.0**power * part for power in range(first - 1, last + 1) for part in (1, 2, 5)]
         return [part for part in parts if self.low * 0.999 <= part <= self.high * 1.001]
+
+
+def rounded(told: str) -> str:
+    """The name of a tick: a round number needs no digits after its point."""
+    return re.sub(r"\.0+(?!\d)", "", told)
 
 
 def number(value: float) -> str:

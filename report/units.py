@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from typing import TypeGuard
 
 from lake.sealing import TOKEN
 
@@ -13,6 +14,7 @@ _TIMES = (("ns", 1), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000))
 _SIZES = (("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30))
 _TOKEN_LETTERS = 8
 _THOUSAND = 999.5  # rounds up to four digits
+_MANY, _IN_FULL = 1e15, 1e19  # beyond these, a power of ten is easier to read; whole numbers of 64 bits are in full
 # Widths of letters in ems, on the wide side of what system fonts have: rather cut early than overlap.
 _NARROW, _WIDE = frozenset(" .,:;'|!ijlftrI()[]/-"), frozenset("mwMW@%")
 
@@ -37,7 +39,7 @@ def percent(fraction: float | None) -> str:
     if not finite(fraction):
         return NOTHING
     if 0 < abs(fraction) < 0.0001:
-        return "<0.01 %" if fraction > 0 else ">−0.01 %"  # noqa: RUF001
+        return "<0.01 %"
     return f"{_digits(fraction * 100)} %"
 
 
@@ -47,10 +49,11 @@ def ratio(times: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """A count in full, with thousands set apart; a number with a fraction to three digits."""
+    """A whole number in full, with thousands set apart; one with a fraction to three digits."""
     if not finite(value):
         return NOTHING
-    return f"{value:,}".replace("-", "−") if isinstance(value, int) else _digits(value)  # noqa: RUF001
+    is_whole = abs(value) < _IN_FULL and value == int(value)
+    return f"{int(value):,}".replace("-", "−") if is_whole else _digits(value)  # noqa: RUF001
 
 
 def counted(count: int, noun: str) -> str:
@@ -58,7 +61,7 @@ def counted(count: int, noun: str) -> str:
     return f"{number(count)} {noun}{'' if count == 1 else 's'}"
 
 
-def finite(value: float | None) -> bool:
+def finite(value: float | None) -> TypeGuard[float]:
     """Whether there is a number at all."""
     return value is not None and math.isfinite(value)
 
@@ -109,8 +112,11 @@ def _scaled(value: float | None, units: tuple[tuple[str, int], ...]) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three significant digits, and all of those before the point."""
+    """Three significant digits, and all of those before the point up to very large numbers."""
     if value == 0:
         return "0"
-    told = f"{value:,.0f}" if abs(value) >= _THOUSAND else f"{value:#.3g}".rstrip(".")
+    if abs(value) >= _MANY:
+        told = f"{value:.2e}"
+    else:
+        told = f"{value:,.0f}" if abs(value) >= _THOUSAND else f"{value:#.3g}".rstrip(".")
     return told.replace("-", "−")  # noqa: RUF001

@@ -43,24 +43,26 @@ def _pair(drawing: Drawing, parts: list[Row]) -> None:
     drawing.text(MARGIN, drawing.y + 15, first["run_id"], weight=600)
     against = f"against {first['baseline_run_id']}, {first['regime']}, {number(first['cells_count'])} ranks × steps"  # noqa: RUF001
     drawing.text(RIGHT, drawing.y + 15, against, px=SMALL, colour=MUTED, anchor="end", most_px=420)
-    drawing.y += 26
+    drawing.y += 34
+    for x, name in ((_CHANGE, "change"), (_SHARE, "share of it"), (RIGHT, "evidence")):
+        drawing.text(x, drawing.y, name, px=SMALL, colour=MUTED, anchor="end")
+    drawing.y += 4
     drawing.axis(scale, [(drawing.y, drawing.y + _PITCH * (len(shown) + 2))], duration)
     evidence = _evidence(known)
-    _total(drawing, scale, ("step of the twin", start, "", "", evidence))
+    _total(drawing, scale, ("step of the twin", start, "", evidence))
     running = start
     for row in shown:
         running = _part(drawing, scale, row, running) if row in known else _unseen(drawing, row, running)
-    whole = percent((running - start) / start) if start else ""
-    _total(drawing, scale, ("step in the TEE", running, change(running - start), whole, evidence))
+    _total(drawing, scale, ("step in the TEE", running, change(running - start), evidence))
     drawing.y += 28
 
 
-def _total(drawing: Drawing, scale: Scale, told: tuple[str, float, str, str, str]) -> None:
-    name, amount, value, share, evidence = told
+def _total(drawing: Drawing, scale: Scale, told: tuple[str, float, str, str]) -> None:
+    name, amount, value, evidence = told
     left, end = sorted((scale.at(0), scale.at(amount)))
     drawing.rect(left, drawing.y + 3, end - left, _HIGH, FAINT, f"{name}: {duration(amount)}, {evidence}")
     drawing.text(end + 6, drawing.y + 14, duration(amount), px=SMALL, weight=600, has_halo=True)
-    _columns(drawing, (name, value, share, evidence), weight=600)
+    _columns(drawing, (name, value, "", evidence), weight=600)
 
 
 def _part(drawing: Drawing, scale: Scale, row: Row, running: int) -> int:
