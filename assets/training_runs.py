@@ -5,6 +5,7 @@ The step tells of every partition by itself (docs/decisions/0010).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import dagster as dg
@@ -20,7 +21,7 @@ from lake.errors import LakeError
 # Enough at once to fill the cores and to share the price of a look at each table; few enough to be told of early.
 _RUNS_AT_ONCE = 32
 _FAULTS_TOLD = 5
-_RETRIES = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+RETRIES = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 # Nobody else writes while one writes: two launches never meet in one partition.
 POOL = "lake_writer"
 ENGINE_TAG = "teetotal/engine"
@@ -33,7 +34,6 @@ class Making(dg.Config):
 
     engine: str = "polars"
     full: bool = False
-    check: bool = True
 
 
 @dg.multi_asset(
@@ -46,15 +46,29 @@ class Making(dg.Config):
     check_specs=list(check_specs(TABLES)),
     can_subset=True,
     backfill_policy=dg.BackfillPolicy.single_run(),
-    retry_policy=_RETRIES,
+    retry_policy=RETRIES,
     pool=POOL,
 )
 def training_runs(
     context: dg.AssetExecutionContext, config: Making, workplace: dg.ResourceParam[Workplace]
 ) -> Iterator[object]:
     """Bring the runs of this launch up to date."""
-    context.instance.add_run_tags(context.run_id, {ENGINE_TAG: config.engine})
-    yield from _Launch(context, config, workplace).work()
+    context.instance.add_run_tags(context.run.run_id, {ENGINE_TAG: config.engine})
+    with retried_if_transient():
+        yield from _Launch(context, config, workplace).work()
+
+
+@contextmanager
+def retried_if_transient() -> Iterator[None]:
+    """Let Dagster try again what may mend by itself, and nothing else: it would retry any exception."""
+    try:
+        yield
+    except dg.Failure:
+        raise
+    except LakeError as error:
+        raise dg.Failure(str(error), allow_retries=error.is_transient) from error
+    except Exception as error:
+        raise dg.Failure(f"{type(error).__name__}: {error}", allow_retries=False) from error
 
 
 class _Launch:
@@ -68,7 +82,7 @@ class _Launch:
         wanted = set(tables_of(context.selected_asset_keys, TABLES))
         self._tiers = [tier for tier, tables in TIERS.items() if not wanted.isdisjoint(tables)]
         self._is_paired = not wanted.isdisjoint(gold.PAIR_TABLES)
-        self._checking = Checking(workplace, context.selected_asset_check_keys if config.check else ())
+        self._checking = Checking(workplace, context.selected_asset_check_keys)
         self._faults: dict[str, LakeError] = {}
 
     def work(self) -> Iterator[object]:
@@ -95,7 +109,7 @@ class _Launch:
         """Runs that were made, or failed for good, in an earlier try."""
         last = {asset_key(table.full_name) for table in TIERS[self._tiers[-1]]}
         kinds = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
-        entries = self._context.instance.all_logs(self._context.run_id, of_type=kinds)
+        entries = self._context.instance.all_logs(self._context.run.run_id, of_type=kinds)
         found = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
         return {
             event.partition

@@ -1,9 +1,12 @@
 """What can be launched: runs through the tiers, everything, and the upkeep of the lake; in one process unless asked."""
 
+from collections.abc import Iterable
+
 import dagster as dg
 
 from assets.catalogue import TABLES
 from assets.comparisons import comparisons
+from assets.specs import asset_key
 from assets.training_runs import POOL, training_runs
 from assets.workplace import Workplace
 
@@ -37,6 +40,12 @@ CATCH_UP = dg.define_asset_job(
     selection=dg.AssetSelection.assets(training_runs, comparisons),
     description="What the nightly schedule launches: runs that are stale, then what is measured across all of them.",
 )
+
+
+def without_checks(job: dg.JobDefinition, names: Iterable[str] | None = None) -> dg.JobDefinition:
+    """The same job, or the part of it that makes the tables named, less its checks."""
+    keys = job.asset_layer.selected_asset_keys if names is None else {asset_key(name) for name in names}
+    return job.get_subset(asset_selection=keys, asset_check_selection=set())
 
 
 class Upkeep(dg.Config):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ from gold import pairs, scaling, step_overhead, time_breakdown, toll_breakdown
 from lake.engines import ENGINES, engine
 from pipelines.demo import land_samples
 from tests.bringing import bring
+from tests.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
     from lake.landing_zone import LandingZone
@@ -18,19 +18,6 @@ if TYPE_CHECKING:
     from tests.conftest import LandFiles
 
 POLARS = engine("polars")
-
-
-def trace(step_us: int, ranks: int = 2) -> bytes:
-    """Three steps of one kernel each, recorded by rank 0 of a job."""
-    events = []
-    for number in range(3):
-        at = 1000 + number * step_us
-        events += [
-            {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "ts": at, "dur": step_us},
-            {"ph": "X", "cat": "kernel", "name": "gemm", "ts": at + 1, "dur": step_us - 5, "tid": 7},
-        ]
-    told = {"distributedInfo": {"rank": 0, "world_size": ranks}, "baseTimeNanoseconds": 10**18}
-    return json.dumps({**told, "traceEvents": events}).encode()
 
 
 def landed(land_files: LandFiles, run_id: str, step_us: int, manifest: str, ranks: int = 2) -> None:
@@ -42,10 +29,6 @@ def landed(land_files: LandFiles, run_id: str, step_us: int, manifest: str, rank
 
 def changed(written: list[Written]) -> set[tuple[str, str]]:
     return {(each.table, each.run_id) for each in written if each.is_changed}
-
-
-OFF = 'regime = "cc_off"\nmodel = "m"\n'
-TEE = 'regime = "hopper_ppcie"\nmodel = "m"\n'
 
 
 def test_a_twin_that_lands_later_completes_the_pair_and_touches_no_other(lake: Lake, land_files: LandFiles) -> None:

@@ -1,0 +1,89 @@
+"""Checks in a launch: a broken promise blocks its run alone, and the comparisons follow what is new by themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import polars as pl
+import pytest
+
+from assets.expectations import checks
+from assets.specs import asset_key
+from assets.training_runs import OWN_TABLES, TABLES
+from bronze import trace_events
+from tests.small_runs import OFF, TEE
+from tests.tampered import change
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.asset_daemon_cursor import AssetDaemonCursor
+
+    from tests.pipelines.orchestra import Orchestra
+
+
+def test_every_promise_of_every_table_is_held_in_a_launch(orchestra: Orchestra) -> None:
+    orchestra.land("off", 100, OFF)
+    orchestra.land("tee", 120, TEE)
+    result = orchestra.launch(["off", "tee"], check=True)
+    assert result.success
+    evaluations = result.get_asset_check_evaluations()
+    assert all(evaluation.passed for evaluation in evaluations)
+    assert {evaluation.asset_key for evaluation in evaluations} == {asset_key(table.full_name) for table in TABLES}
+    (declared,) = [
+        evaluation
+        for evaluation in evaluations
+        if evaluation.asset_key == asset_key("silver.spans") and evaluation.check_name == "rows_are_as_declared"
+    ]
+    assert declared.metadata["rows"].value == 12, "all rows of both runs"
+    page = str(declared.metadata["data_docs"].value)
+    assert page.startswith("file://")
+    text = (orchestra.chosen.docs / "silver" / "spans" / "_several.html").read_text("utf-8")
+    spans = next(table for table in TABLES if table.full_name == "silver.spans")
+    assert all(rule.sentence.split(" ")[0] in text for rule in checks(spans)[:5])
+
+
+def test_a_broken_promise_blocks_its_run_alone_and_says_why(orchestra: Orchestra) -> None:
+    orchestra.land("good", 100, OFF)
+    orchestra.land("ill", 120, TEE)
+    orchestra.launch(["good", "ill"], only=[table.full_name for table in TABLES if table.tier == "bronze"])
+    change(orchestra.workplace.lake, trace_events.TABLE, "ill", lambda rows: pl.concat([rows, rows[:1]]))
+    result = orchestra.launch(["good", "ill"], check=True)
+    assert not result.success
+    failed = {
+        (evaluation.asset_key.to_user_string(), evaluation.check_name): evaluation
+        for evaluation in result.get_asset_check_evaluations()
+        if not evaluation.passed
+    }
+    assert ("bronze/trace_events", "key_is_unique") in failed
+    told = failed["bronze/trace_events", "key_is_unique"].metadata
+    assert told["runs"].value == ["ill"]
+    assert orchestra.versions("gold.time_breakdown").keys() == {"good"}
+    assert orchestra.versions("silver.spans").keys() == {"good"}
+    assert orchestra.events(result, dg.DagsterEventType.STEP_UP_FOR_RETRY) == []
+    (failure,) = orchestra.events(result, dg.DagsterEventType.STEP_FAILURE)
+    assert "bronze.trace_events breaks its word: no two rows have the same" in str(failure.step_failure_data.error)
+
+
+# Dagster's own tester says of itself that one of its arguments may change.
+@pytest.mark.filterwarnings("ignore:Parameter `include_sources`")
+def test_comparisons_follow_new_content_and_nothing_else(orchestra: Orchestra) -> None:
+    scaling, pairs = asset_key("gold.scaling"), asset_key("gold.pairs")
+
+    def tick(cursor: AssetDaemonCursor | None) -> dg.EvaluateAutomationConditionsResult:
+        return dg.evaluate_automation_conditions(orchestra.definitions, orchestra.records, cursor=cursor)
+
+    orchestra.land("off", 100, OFF)
+    orchestra.land("tee", 120, TEE)
+    first = tick(None)
+    orchestra.launch(["off", "tee"])
+    second = tick(first.cursor)
+    assert second.get_requested_partitions(scaling) == {None}
+    assert second.get_requested_partitions(pairs) == set(), "they were made with their runs"
+    third = tick(second.cursor)
+    assert third.total_requested == 0
+    orchestra.launch(["off", "tee"])
+    assert tick(third.cursor).total_requested == 0, "the same content again asks nothing"
+    orchestra.land("tee", 150, TEE)
+    orchestra.launch(["tee"], only=[table.full_name for table in OWN_TABLES])
+    alone = tick(third.cursor)
+    assert alone.get_requested_partitions(pairs) == {"tee"}, "a run made without its pairs is followed by them"

@@ -1,0 +1,100 @@
+"""Dagster's records: set up where nobody else has, and freed of commands that were killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+import yaml
+
+from lake.errors import ContractBroken
+from pipelines.instance import PROCESS_TAG, instance, prepare, process
+from pipelines.settings import environment, settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_records_of_a_lake_lie_beside_it_and_say_every_path_in_full(tmp_path: Path) -> None:
+    home = settings(str(tmp_path / "lake"), environment={}).home
+    prepare(home)
+    assert home.directory == tmp_path / ".dagster"
+    told = yaml.safe_load((home.directory / "dagster.yaml").read_text("utf-8"))
+    assert told["storage"]["sqlite"]["base_dir"] == str(tmp_path / ".dagster" / "storage")
+    assert told["telemetry"] == {"enabled": False}
+    with instance(home) as records:
+        assert records.get_runs() == []
+    assert not (tmp_path / ".dagster" / "history").exists(), "nothing lies where the settings do not say"
+
+
+def test_a_checkout_keeps_its_records_in_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    monkeypatch.chdir(tmp_path)
+    assert settings("data/lake", environment={}).home.directory == tmp_path / ".dagster"
+    assert settings("s3://bucket/lake", environment={}).home.directory == tmp_path / ".dagster"
+    other = tmp_path.parent / "elsewhere" / "lake"
+    assert settings(str(other), environment={}).home.directory == other.parent / ".dagster"
+
+
+def test_a_home_that_was_named_is_used_as_it_is(tmp_path: Path) -> None:
+    home = settings(str(tmp_path / "lake"), environment={"DAGSTER_HOME": str(tmp_path)}).home
+    prepare(home)
+    assert list(tmp_path.iterdir()) == []
+    missing = settings(str(tmp_path / "lake"), environment={"DAGSTER_HOME": str(tmp_path / "none")}).home
+    with pytest.raises(ContractBroken, match="no directory"):
+        prepare(missing)
+
+
+def test_a_server_for_the_records_is_named_and_its_address_not_repeated(tmp_path: Path) -> None:
+    address = "postgresql://someone:secret@localhost:5432/records"
+    home = settings(str(tmp_path / "lake"), environment={"TEETOTAL_POSTGRES_URL": address}).home
+    prepare(home)
+    text = (home.directory / "dagster.yaml").read_text("utf-8")
+    assert yaml.safe_load(text)["storage"] == {"postgres": {"postgres_url": {"env": "TEETOTAL_POSTGRES_URL"}}}
+    assert "secret" not in text
+
+
+def test_another_process_finds_the_same_settings(tmp_path: Path) -> None:
+    typed = settings(str(tmp_path / "lake"), str(tmp_path / "landing"), environment={})
+    found = settings(environment=environment(typed))
+    assert (found.lake, found.landing, found.docs, found.keyring) == (
+        typed.lake,
+        typed.landing,
+        typed.docs,
+        typed.keyring,
+    )
+    assert found.home.directory == typed.home.directory
+
+
+def test_a_launch_whose_process_is_gone_is_failed_and_gives_its_place_back(tmp_path: Path) -> None:
+    home = settings(str(tmp_path / "lake"), environment={}).home
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    host = process().partition("/")[0]
+    tags = {"dead": f"{host}/{int(gone.stdout)}", "living": f"{host}/{os.getppid()}", "elsewhere": "other-host/1"}
+    with instance(home) as records:
+        runs = {
+            name: records.create_run_for_job(_job, status=dg.DagsterRunStatus.STARTED, tags={PROCESS_TAG: tag})
+            for name, tag in tags.items()
+        }
+        records.event_log_storage.initialize_concurrency_limit_to_default("lake_writer")
+        for run in runs.values():
+            records.event_log_storage.claim_concurrency_slot("lake_writer", run.run_id, "step")
+    with instance(home) as records:
+        found = {name: records.get_run_by_id(run.run_id) for name, run in runs.items()}
+        statuses = {name: run.status for name, run in found.items() if run is not None}
+        info = records.event_log_storage.get_concurrency_info("lake_writer")
+    assert statuses == {
+        "dead": dg.DagsterRunStatus.FAILURE,
+        "living": dg.DagsterRunStatus.STARTED,
+        "elsewhere": dg.DagsterRunStatus.STARTED,
+    }
+    assert runs["dead"].run_id not in {slot.run_id for slot in info.claimed_slots}
+
+
+@dg.job
+def _job() -> None:
+    """A job for its runs' records."""

@@ -1,0 +1,122 @@
+"""The sensor: what is complete and new or changed is launched, once, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+
+from pipelines.landing_sensor import landing_sensor
+from pipelines.partitions import known
+from tests.bringing import bring
+from tests.small_runs import OFF, TEE, trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.pipelines.orchestra import Orchestra
+
+
+class Ticking:
+    """The sensor, tick after tick, as the daemon would: what it asks for is done, and its cursor kept."""
+
+    def __init__(self, orchestra: Orchestra) -> None:
+        self._orchestra = orchestra
+        self.cursor: str | None = None
+
+    def tick(self) -> list[tuple[str, str]]:
+        """The first and the last run of each launch that the sensor asks for."""
+        resources = {"workplace": self._orchestra.workplace}
+        with dg.build_sensor_context(self._orchestra.records, cursor=self.cursor, resources=resources) as context:
+            result = landing_sensor(context)
+            cursor = context.cursor
+        if isinstance(result, dg.SkipReason):
+            self.cursor = cursor
+            return []
+        assert isinstance(result, dg.SensorResult)
+        self.cursor = result.cursor
+        for request in result.dynamic_partitions_requests or []:
+            self._orchestra.records.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+        self.observed = [event.partition for event in result.asset_events]
+        requests = result.run_requests or []
+        self.keys = [request.run_key for request in requests]
+        return [
+            (
+                request.tags["dagster/asset_partition_range_start"],
+                request.tags["dagster/asset_partition_range_end"],
+            )
+            for request in requests
+        ]
+
+
+@pytest.fixture
+def ticking(orchestra: Orchestra) -> Ticking:
+    return Ticking(orchestra)
+
+
+def test_new_runs_become_partitions_and_one_launch(orchestra: Orchestra, ticking: Ticking) -> None:
+    for run_id in ("b", "a", "c"):
+        orchestra.land(run_id)
+    assert ticking.tick() == [("a", "c")]
+    assert known(orchestra.records) == ["a", "b", "c"]
+    assert ticking.observed == ["a", "b", "c"]
+
+
+def test_nothing_new_asks_for_nothing(orchestra: Orchestra, ticking: Ticking) -> None:
+    orchestra.land("a")
+    assert ticking.tick() == [("a", "a")]
+    assert ticking.tick() == []
+
+
+def test_a_changed_file_asks_for_its_run_alone(orchestra: Orchestra, ticking: Ticking) -> None:
+    for run_id in ("a", "b", "c"):
+        orchestra.land(run_id)
+    ticking.tick()
+    first = ticking.keys
+    orchestra.land("b", 140)
+    assert ticking.tick() == [("b", "b")]
+    assert ticking.keys != first
+    assert ticking.tick() == []
+
+
+def test_runs_that_are_no_neighbours_are_launches_of_their_own(orchestra: Orchestra, ticking: Ticking) -> None:
+    for run_id in ("a", "b", "c"):
+        orchestra.land(run_id)
+    ticking.tick()
+    orchestra.land("a", 140)
+    orchestra.land("c", 140)
+    assert ticking.tick() == [("a", "a"), ("c", "c")]
+
+
+def test_a_run_that_is_half_written_waits(orchestra: Orchestra, ticking: Ticking) -> None:
+    directory: Path = orchestra.place / "landing" / "half"
+    directory.mkdir(parents=True)
+    (directory / "rank0.json").write_bytes(trace(100))
+    assert ticking.tick() == []
+    assert known(orchestra.records) == []
+    orchestra.land("half")
+    assert ticking.tick() == [("half", "half")]
+
+
+def test_a_run_that_is_gone_is_forgotten_and_may_come_back(orchestra: Orchestra, ticking: Ticking) -> None:
+    directory = orchestra.land("a")
+    ticking.tick()
+    shutil.rmtree(directory)
+    assert ticking.tick() == []
+    assert ticking.cursor is not None
+    assert json.loads(ticking.cursor) == {}
+    assert known(orchestra.records) == ["a"], "its tables stay in the lake, and so does its partition"
+    orchestra.land("a", 140)
+    assert ticking.tick() == [("a", "a")]
+
+
+def test_what_a_command_has_made_already_is_a_partition_but_no_launch(orchestra: Orchestra, ticking: Ticking) -> None:
+    orchestra.land("off", 100, OFF)
+    orchestra.land("tee", 120, TEE)
+    bring(orchestra.workplace.lake, orchestra.workplace.zone, ["off", "tee"])
+    assert ticking.tick() == []
+    assert known(orchestra.records) == ["off", "tee"]
+    assert ticking.tick() == []

@@ -1,0 +1,195 @@
+"""A launch of Dagster's: every run tells of itself, and one that fails stops alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+from dagster._core.definitions.data_version import StaleStatus
+
+from assets import bronze, gold, silver
+from assets.events import observed_landing
+from assets.training_runs import TABLES
+from tests.small_runs import OFF, TEE
+
+if TYPE_CHECKING:
+    from tests.pipelines.orchestra import Orchestra
+
+EVERY = {table.full_name for table in TABLES}
+
+
+def test_a_launch_tells_of_every_partition_by_its_content(orchestra: Orchestra) -> None:
+    orchestra.land("off", 100, OFF)
+    orchestra.land("tee", 120, TEE)
+    result = orchestra.launch(["off", "tee"])
+    assert result.success
+    assert orchestra.told(result) == {(name.replace(".", "/"), run) for name in EVERY for run in ("off", "tee")}
+    lake = orchestra.workplace.lake
+    for table in TABLES:
+        snapshot = lake.snapshot(table)
+        expected = {run_id: snapshot.content_sha256(run_id) for run_id in ("off", "tee")}
+        assert orchestra.versions(table.full_name) == expected, table.full_name
+        for run_id in ("off", "tee"):
+            assert orchestra.status(table.full_name, run_id) is StaleStatus.FRESH, table.full_name
+
+
+def test_many_runs_are_one_step(orchestra: Orchestra) -> None:
+    run_ids = [f"run-{number}" for number in range(5)]
+    for number, run_id in enumerate(run_ids):
+        orchestra.land(run_id, 100 + number)
+    result = orchestra.launch(run_ids)
+    assert result.success
+    assert len(orchestra.events(result, dg.DagsterEventType.STEP_START)) == 1
+    assert orchestra.versions("gold.time_breakdown").keys() == set(run_ids)
+
+
+def test_what_a_partition_holds_is_told_with_it(orchestra: Orchestra) -> None:
+    orchestra.land("off", 100, OFF)
+    orchestra.land("tee", 120, TEE)
+    result = orchestra.launch(["off", "tee"], engine="duckdb")
+    told = {
+        (event.asset_key.to_user_string(), event.partition): event.step_materialization_data.materialization.metadata
+        for event in orchestra.events(result, dg.DagsterEventType.ASSET_MATERIALIZATION)
+        if event.asset_key
+    }
+    spans = told["silver/spans", "tee"]
+    assert spans["dagster/row_count"].value == 6
+    assert spans["engine"].value == "duckdb"
+    assert spans["is_recomputed"].value is True
+    assert {"bytes", "files", "delta_version", "content_sha256", "tier_seconds"} <= spans.keys()
+    assert told["bronze/source_files", "tee"]["kept"].value == 1
+    assert told["silver/rule_counts", "tee"]["kept"].value == 6
+    assert "1.2" in str(told["gold/step_overhead", "tee"]["rows_shown"].value)
+    assert str(told["gold/toll_breakdown", "tee"]["picture"].value).startswith("![")
+    run = orchestra.records.get_run_by_id(result.run_id)
+    assert run is not None
+    assert run.tags["teetotal/engine"] == "duckdb"
+
+
+def test_the_same_launch_again_computes_nothing_and_changes_no_version(orchestra: Orchestra) -> None:
+    orchestra.land("off")
+    orchestra.launch(["off"])
+    before = {name: orchestra.versions(name) for name in EVERY}
+    again = orchestra.launch(["off"])
+    assert {name: orchestra.versions(name) for name in EVERY} == before
+    notes = [
+        event.step_materialization_data.materialization.metadata.get("is_recomputed")
+        for event in orchestra.events(again, dg.DagsterEventType.ASSET_MATERIALIZATION)
+    ]
+    assert {note.value for note in notes if note is not None} == {False}
+
+
+def test_input_that_is_unchanged_is_not_computed_again_downstream(orchestra: Orchestra) -> None:
+    directory = orchestra.land("off")
+    orchestra.launch(["off"])
+    touched = directory / "rank0.json"
+    touched.write_bytes(touched.read_bytes())
+    result = orchestra.launch(["off"])
+    recomputed = {
+        str(event.asset_key.path[0]): event.step_materialization_data.materialization.metadata["is_recomputed"].value
+        for event in orchestra.events(result, dg.DagsterEventType.ASSET_MATERIALIZATION)
+        if event.asset_key and "is_recomputed" in event.step_materialization_data.materialization.metadata
+    }
+    assert recomputed == {"bronze": True, "silver": False, "gold": False}
+
+
+def test_a_changed_directory_makes_its_run_stale_and_no_other(orchestra: Orchestra) -> None:
+    orchestra.land("off", 100, OFF)
+    orchestra.land("tee", 120, TEE)
+    orchestra.launch(["off", "tee"])
+    orchestra.land("tee", 140, TEE)
+    orchestra.records.report_runless_asset_event(observed_landing("tee", bronze.seen(orchestra.workplace.zone, "tee")))
+    assert orchestra.status("bronze.trace_events", "tee") is StaleStatus.STALE
+    assert orchestra.status("bronze.trace_events", "off") is StaleStatus.FRESH
+    result = orchestra.launch(["tee"])
+    assert {run_id for _, run_id in orchestra.told(result)} == {"tee"}
+    assert orchestra.status("gold.pairs", "tee") is StaleStatus.FRESH
+
+
+def test_a_changed_twin_brings_the_pairs_of_other_runs_up_to_date(orchestra: Orchestra) -> None:
+    orchestra.land("off", 100, OFF)
+    orchestra.land("tee", 120, TEE)
+    orchestra.launch(["off", "tee"])
+    orchestra.land("off", 90, OFF)
+    result = orchestra.launch(["off"])
+    assert {name for name, run_id in orchestra.told(result) if run_id == "tee"} == {
+        "gold/pairs",
+        "gold/step_overhead",
+        "gold/toll_breakdown",
+    }
+
+
+def test_a_run_that_cannot_be_taken_stops_alone_is_not_tried_again_and_says_why(orchestra: Orchestra) -> None:
+    for run_id in ("a", "c"):
+        orchestra.land(run_id)
+    orchestra.land("b", manifest="regime = 1\n")
+    result = orchestra.launch(["a", "b", "c"])
+    assert not result.success
+    assert orchestra.events(result, dg.DagsterEventType.STEP_UP_FOR_RETRY) == []
+    for table in (*bronze.TABLES, *silver.TABLES, *gold.RUN_TABLES):
+        assert orchestra.versions(table.full_name).keys() == {"a", "c"}
+        assert orchestra.failed(table.full_name) == {"b"}
+    (failure,) = orchestra.events(result, dg.DagsterEventType.STEP_FAILURE)
+    assert failure.step_failure_data.error is not None
+    assert "1 of 3 runs failed; the others are up to date. b: b/run.toml: regime" in str(
+        failure.step_failure_data.error.message
+    )
+    reasons = {
+        (event.asset_observation_data.asset_observation.asset_key.to_user_string(), event.partition): str(
+            event.asset_observation_data.asset_observation.metadata["failed"].value
+        )
+        for event in orchestra.events(result, dg.DagsterEventType.ASSET_OBSERVATION)
+        if "failed" in event.asset_observation_data.asset_observation.metadata
+    }
+    assert {run_id for _, run_id in reasons} == {"b"}
+    assert "regime" in reasons["bronze/runs", "b"]
+    assert "regime" in reasons["gold/time_breakdown", "b"]
+
+
+@pytest.mark.timeout(120)
+def test_storage_that_refuses_twice_is_tried_until_it_answers(orchestra: Orchestra) -> None:
+    orchestra.land("a")
+    orchestra.land("b", manifest="regime = 1\n")
+    obstacle = orchestra.place / "lake" / "silver" / "spans"
+    obstacle.parent.mkdir(parents=True)
+    obstacle.write_text("in the way")
+    retries = [0]
+
+    def clear() -> None:
+        while retries[0] < 2:
+            time.sleep(0.05)
+            for run in orchestra.records.get_runs():
+                kinds = {dg.DagsterEventType.STEP_UP_FOR_RETRY}
+                retries[0] = len(orchestra.records.all_logs(run.run_id, of_type=kinds))
+        obstacle.unlink()
+
+    clearing = threading.Thread(target=clear)
+    clearing.start()
+    result = orchestra.launch(["a", "b"])
+    clearing.join()
+    assert len(orchestra.events(result, dg.DagsterEventType.STEP_UP_FOR_RETRY)) == 2
+    assert orchestra.versions("gold.time_breakdown").keys() == {"a"}
+    reasons = [
+        event
+        for event in orchestra.events(result, dg.DagsterEventType.ASSET_OBSERVATION)
+        if event.asset_key == dg.AssetKey(["bronze", "runs"]) and event.partition == "b"
+    ]
+    assert len(reasons) == 1, "what cannot be taken is not tried again with what can"
+
+
+def test_a_tier_without_the_one_before_says_what_to_make_first(orchestra: Orchestra) -> None:
+    orchestra.land("a")
+    result = orchestra.launch(["a"], only=["silver.spans"])
+    (failure,) = orchestra.events(result, dg.DagsterEventType.STEP_FAILURE)
+    assert "make its bronze tables first" in str(failure.step_failure_data.error)
+
+
+def test_one_tier_can_be_made_by_itself(orchestra: Orchestra) -> None:
+    orchestra.land("a")
+    orchestra.launch(["a"])
+    result = orchestra.launch(["a"], only=["silver.spans"], full=True)
+    assert result.success
+    assert {name.split("/")[0] for name, _ in orchestra.told(result)} == {"silver"}
