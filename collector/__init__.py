@@ -1,1 +1,7 @@
 """What runs beside the GPU in the training process: standard library, torch, cryptography, none of ours."""
+
+from collector.errors import CollectorError, RecordingRefused, RingBroken
+from collector.links import Identity
+from collector.ring import SealedRing
+
+__all__ = ["CollectorError", "Identity", "RecordingRefused", "RingBroken", "SealedRing"]
