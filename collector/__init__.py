@@ -2,6 +2,16 @@
 
 from collector.errors import CollectorError, RecordingRefused, RingBroken
 from collector.links import Identity
+from collector.record import Recording, Window, record
 from collector.ring import SealedRing
 
-__all__ = ["CollectorError", "Identity", "RecordingRefused", "RingBroken", "SealedRing"]
+__all__ = [
+    "CollectorError",
+    "Identity",
+    "Recording",
+    "RecordingRefused",
+    "RingBroken",
+    "SealedRing",
+    "Window",
+    "record",
+]

@@ -85,7 +85,7 @@ def met(
                 sock.close()
         raise RingBroken("; ".join(reasons))
     onward, inward, onward_keys, inward_keys = found
-    return Link(member.rank, onward, inward, member.timeout_s), onward_keys, inward_keys
+    return Link(member.rank, member.ranks, onward, inward, member.timeout_s), onward_keys, inward_keys
 
 
 def _connected(

@@ -121,7 +121,11 @@ class SealedRing:
     def reduce(self, tensor: torch.Tensor) -> torch.Tensor:
         """Replace a flat tensor by its mean over all ranks, and wait for it."""
         self.check()
-        return self._reduced(tensor, 0, self._steps).wait()
+        try:
+            return self._reduced(tensor, 0, self._steps).wait()
+        except RuntimeError:
+            self.check()  # says it better
+            raise
 
     def check(self) -> None:
         """Raise if the ring is broken."""

@@ -20,6 +20,7 @@ MAGIC = b"tee1"
 LINK, GROUP, ABORT = 1, 2, 3
 HEADER = struct.Struct("!4sBxHHxxIIQQQQ")
 _MOST_REASON_BYTES = 600
+_GRACE_S = 1.0
 # Lets the kernel join the header with what follows; other systems do without.
 _MORE = getattr(socket, "MSG_MORE", 0)
 
@@ -76,8 +77,11 @@ class Link:
     A receive must be asked for before it is read, so a peer that is ahead waits in the kernel, never in our memory.
     """
 
-    def __init__(self, rank: int, onward: socket.socket, inward: socket.socket, timeout_s: float) -> None:
+    def __init__(
+        self, rank: int, ranks: int, onward: socket.socket, inward: socket.socket, timeout_s: float
+    ) -> None:
         self._rank = rank
+        self._next, self._previous = (rank + 1) % ranks, (rank - 1) % ranks
         self._timeout_s = timeout_s
         self._sockets = (onward, inward)
         self._changed = threading.Condition()
@@ -171,10 +175,9 @@ class Link:
             except TimeoutError:
                 fault = RingBroken(f"rank {self._rank} waited {self._timeout_s:g} s for {self._awaited(queue, ticket)}")
             except (OSError, EOFError) as error:
-                fault = RingBroken(
-                    f"rank {self._rank} lost the {'next' if queue is self._sending else 'previous'} rank of the ring: "
-                    f"{str(error) or 'it hung up'}. Look for why that process ended"
-                )
+                lost = self._next if queue is self._sending else self._previous
+                why = str(error) or "it hung up"
+                fault = RingBroken(f"rank {self._rank} lost rank {lost}: {why}. Look for why that process ended")
             with self._changed:
                 if fault is None:
                     ticket.was_done = True
@@ -182,14 +185,17 @@ class Link:
                         ticket.on_done()
                     queue.popleft()
                 else:
+                    if queue is self._sending:
+                        # A rank that ends the ring hangs up; why it did so is on its way around to us.
+                        self._changed.wait_for(lambda: self._fault is not None, _GRACE_S)
                     self._fault = self._fault or fault
                     queue.clear()
                 self._changed.notify_all()
 
     def _awaited(self, queue: deque[Ticket], ticket: Ticket) -> str:
         if queue is self._sending:
-            return "the next rank to take what it was sent"
-        return f"{unpack(ticket.expected)}: it was dropped, or the previous rank is stuck"
+            return f"rank {self._next} to take what it was sent"
+        return f"{unpack(ticket.expected)}: it was dropped, or rank {self._previous} is stuck"
 
     def _send(self, ticket: Ticket) -> None:
         with record_function(f"tee::send#{len(ticket.view)}"):

@@ -11,8 +11,8 @@ from collector.wire import HEADER, Place, unpack
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# What the sender and the receiver say before the first frame of a sealed link.
-_HANDSHAKE_BYTES = 32 + 64
+# What the sender of a sealed link says before the first frame: its share, and after the answer its signature.
+_HANDSHAKE_BYTES = (32, 64)
 Frame = tuple[Place, bytes]
 
 
@@ -35,7 +35,8 @@ class Meddler:
         onward = socket.create_connection(self._onward)
         threading.Thread(target=self._pass_back, args=(onward, inward), daemon=True).start()
         try:
-            onward.sendall(_read(inward, _HANDSHAKE_BYTES))
+            for count in _HANDSHAKE_BYTES:
+                onward.sendall(_read(inward, count))
             number = 0
             while True:
                 place = unpack(_read(inward, HEADER.size))
