@@ -2,7 +2,7 @@
 
 from collector.errors import CollectorError, RecordingRefused, RingBroken
 from collector.links import Identity
-from collector.record import Recording, Window, record
+from collector.recording import Recording, Window, record
 from collector.ring import SealedRing
 
 __all__ = [

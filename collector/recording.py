@@ -184,8 +184,12 @@ class Recording:
             "recording_overhead_fraction": self.overhead_fraction,
             "recorded_at": datetime.fromtimestamp(self.steps[0].began_ns / 1e9, UTC).isoformat(timespec="seconds"),
         }
+        claims = dict(self.claims)
+        if mode in {"on", "devtools"} and claims.get("regime") == "cc_off":
+            # The driver contradicts it, and which of the regimes this is, it does not say.
+            claims["regime"] = None
         timed = {f"median_{phase}_step_s": self.median_s(phase) for phase in ("bare", "recorded")}
-        return to_toml({**found, **self.claims}, {**processor, **timed, **self.extra})
+        return to_toml({**found, **claims}, {**processor, **timed, **self.extra})
 
 
 def record(
@@ -193,7 +197,7 @@ def record(
     run_id: str,
     *,
     window: Window | None = None,
-    model: torch.nn.Module | None = None,
+    module: torch.nn.Module | None = None,
     ring: SealedRing | None = None,
     device: torch.device | str | None = None,
     is_traced: bool = True,
@@ -208,9 +212,9 @@ def record(
     """
     rank, ranks = _place()
     known: dict[str, Any] = {}
-    if model is not None:
-        known["parameters_count"] = sum(item.numel() for item in model.parameters() if item.requires_grad)
-        device = device if device is not None else next(model.parameters()).device
+    if module is not None:
+        known["parameters_count"] = sum(item.numel() for item in module.parameters() if item.requires_grad)
+        device = device if device is not None else next(module.parameters()).device
     if dist.is_available() and dist.is_initialized():
         known["backend"] = dist.get_backend()
     if ring is not None:
