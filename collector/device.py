@@ -69,7 +69,7 @@ def processor() -> dict[str, str | bool | int]:
 
 def software() -> dict[str, str]:
     """Versions of what trains."""
-    found = {"torch_version": torch.__version__}
+    found: dict[str, str] = {"torch_version": str(torch.__version__)}
     if torch.version.cuda:
         found["cuda_version"] = torch.version.cuda
     return found

@@ -128,9 +128,7 @@ def shared_keys(member: Member, link: Link, keys: Keys, chains: int, pool: Threa
         # Distribution has places that no gradient has: collective and step are as high as they go.
         top = (1 << 64) - 1
         out, came, opened = bytearray(length), bytearray(length), bytearray(len(mine))
-        sent, due = (
-            Place(LINK, hop, sender, 0, 0, hop, top, top, length) for sender in (member.rank, member.previous)
-        )
+        sent, due = (Place(LINK, hop, sender, 0, 0, hop, top, top, length) for sender in (member.rank, member.previous))
         keys.onward.seal(memoryview(travelling), sent.context(), memoryview(out))
         link.send(sent, memoryview(out))
         link.wait(link.ask(due, memoryview(came)))
@@ -153,5 +151,3 @@ def _exactly(sock: socket.socket, count: int) -> bytes:
             raise EOFError("the other end hung up before the keys were agreed on")
         found += piece
     return bytes(found)
-
-

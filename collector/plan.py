@@ -64,9 +64,7 @@ def _of(model: str, world: int, modes: Sequence[str], repeats: int) -> Iterable[
             yield Configuration(f"{model}-{mode}-w{world}", model, world, mode, ring=ring, baseline=baseline)
     if "plain" in modes:
         for again in range(1, repeats + 1):
-            yield Configuration(
-                f"{plain}-again{again}", model, world, "plain", ring={"mode": "plain"}, repeat_of=plain
-            )
+            yield Configuration(f"{plain}-again{again}", model, world, "plain", ring={"mode": "plain"}, repeat_of=plain)
 
 
 def _varied(model: str, world: int, variants: Sequence[str]) -> Iterable[Configuration]:

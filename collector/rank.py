@@ -37,9 +37,7 @@ def run(plan_path: Path, rank: int) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     torch.set_num_threads(plan["threads"])
-    dist.init_process_group(
-        "gloo", f"file://{plan['rendezvous']}", rank=rank, world_size=world, timeout=_TIMEOUT
-    )
+    dist.init_process_group("gloo", f"file://{plan['rendezvous']}", rank=rank, world_size=world, timeout=_TIMEOUT)
     core = single_core()
     for fields in plan["configurations"]:
         configuration = Configuration(**fields)
@@ -90,7 +88,9 @@ def _trained(configuration: Configuration, device: torch.device, plan: dict[str,
         "bucket_cap_mib": cap,
         "baseline": configuration.baseline,
         "repeat_of": configuration.repeat_of,
-        "note": _NOTE[configuration.mode] + (f" Variant {configuration.variant}." * bool(configuration.variant)) + shared,
+        "note": _NOTE[configuration.mode]
+        + (f" Variant {configuration.variant}." * bool(configuration.variant))
+        + shared,
     }
     traced = plan["traced_ranks"]
     with record(
@@ -112,7 +112,7 @@ def _trained(configuration: Configuration, device: torch.device, plan: dict[str,
     found: dict[str, Any] = {
         "bare_step_s": recording.median_s("bare"),
         "recorded_step_s": recording.median_s("recorded"),
-        "overhead_fraction": recording.overhead_fraction,
+        "slowdown_ratio": recording.slowdown_ratio,
     }
     if ring is not None:
         if configuration.mode == "sealed" and configuration.world > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import threading
 import time
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from collector.rotation import parts_of
 
 if TYPE_CHECKING:
     from collector.ring import SealedRing
+
+_TURNS = 5
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class _Job:
         self._cipher.decrypt_into(self._nonce.to_bytes(NONCE_BYTES, "big"), self._sealed, b"", self._plain)
 
 
-def _timed(jobs: list[_Job], is_sealing: bool, seconds: float) -> float:  # noqa: FBT001
+def _timed(jobs: list[_Job], is_sealing: bool, seconds: float) -> float:
     done = [0] * len(jobs)
 
     def work(index: int) -> None:
@@ -88,18 +91,21 @@ def single_core(seconds: float = 0.3) -> Rate:
 def hops(ring: SealedRing, bucket_bytes: int, message_bytes: int | None, seconds: float = 0.5) -> dict[str, float]:
     """Reduce one bucket again and again, with no training around it; hold its time against `cryptography` alone.
 
-    All ranks measure at once, in both cases, so that both share the machine with the same neighbours.
+    All ranks measure at once, in both cases, so that both share the machine with the same neighbours; the two take
+    turns, and the median of the turns counts, so that a neighbour who comes and goes does not decide.
     """
     bucket = torch.ones(bucket_bytes // 4)
-    ranks = dist.get_world_size()
-    part = max(end - start for start, end in parts_of(bucket.numel(), ranks)) * 4
+    part = max(end - start for start, end in parts_of(bucket.numel(), dist.get_world_size())) * 4
+    turns = [_turn(ring, bucket, min(part, message_bytes or part), seconds / _TURNS) for _ in range(_TURNS)]
+    return {name: statistics.median(turn[name] for turn in turns) for name in turns[0]}
+
+
+def _turn(ring: SealedRing, bucket: torch.Tensor, message_bytes: int, seconds: float) -> dict[str, float]:
     dist.barrier()
-    rate = alone(min(part, message_bytes or part), ring.chains, seconds)
-    for _ in range(2):
-        ring.reduce(bucket)
-    dist.barrier()
+    rate = alone(message_bytes, ring.chains, seconds)
+    ring.reduce(bucket)
     # All ranks go around equally often, as rank 0 says: a clock or a rate of their own would part them.
-    told = [max(3, int(seconds * rate.seal / (4 * bucket_bytes)))]
+    told = [max(2, int(seconds * rate.seal / (4 * bucket.nbytes)))]
     dist.broadcast_object_list(told, src=0)
     before, began = _counted(ring), time.perf_counter()
     for _ in range(told[0]):
@@ -115,7 +121,6 @@ def hops(ring: SealedRing, bucket_bytes: int, message_bytes: int | None, seconds
         "alone_open_bytes_per_s": rate.open,
         "span_fraction": needed / (seal_s + open_s),
         "hop_fraction": needed / took,
-        "rounds": told[0],
     }
 
 

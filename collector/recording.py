@@ -108,10 +108,10 @@ class Recording:
         return statistics.median(found) / 1e9 if found else None
 
     @property
-    def overhead_fraction(self) -> float | None:
-        """By how much a recorded step is longer than a bare one, on this rank."""
+    def slowdown_ratio(self) -> float | None:
+        """Median recorded step over the median bare one, on this rank: what recording itself cost."""
         bare, recorded = self.median_s("bare"), self.median_s("recorded")
-        return recorded / bare - 1 if bare and recorded and self.is_traced else None
+        return recorded / bare if bare and recorded and self.is_traced else None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -141,9 +141,7 @@ class Recording:
 
         # Without this only threads of the loop and of autograd are seen: not those that seal and send.
         threads = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)  # noqa: SLF001 - no public way
-        return profile(
-            activities=activities, schedule=plan, on_trace_ready=self._export, experimental_config=threads
-        )
+        return profile(activities=activities, schedule=plan, on_trace_ready=self._export, experimental_config=threads)
 
     def _export(self, profiler: profile) -> None:
         self._trace = self.landing.folder / f"{self.run_id}-r{self.rank}.json"
@@ -181,7 +179,7 @@ class Recording:
             **machine.software(),
             "host_cpu": processor.pop("host_cpu"),
             "warmup_steps_count": 0 if self.is_traced else None,
-            "recording_overhead_fraction": self.overhead_fraction,
+            "recording_slowdown_ratio": self.slowdown_ratio,
             "recorded_at": datetime.fromtimestamp(self.steps[0].began_ns / 1e9, UTC).isoformat(timespec="seconds"),
         }
         claims = dict(self.claims)

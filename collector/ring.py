@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 
@@ -37,9 +38,9 @@ class SealedRing:
     """Reduce gradients by a ring of send and receive through host memory.
 
     `mode="sealed"` seals every hop with AES-256-GCM; `mode="plain"` is its twin, the same path without crypto.
-    `chains` cuts a message into pieces that are sealed at once, each under a key of its own; `pipelined` lets a message
-    travel in chunks, so that transfer, sealing and copies overlap; `direct` forwards finished parts as they came, sealed
-    for the whole group, instead of opening and sealing them again at every hop.
+    `chains` cuts a message into pieces that are sealed at once, each under a key of its own; `pipelined` lets a
+    message travel in chunks, so that transfer, sealing and copies overlap; `direct` forwards finished parts as they
+    came, sealed for the whole group, instead of opening and sealing them again at every hop.
 
     `identity` is this rank's signing key and `identities` the public keys by which it knows others; without them
     fresh ones are made and told over the process group, which is then what must be trusted.
@@ -110,7 +111,7 @@ class SealedRing:
         wrapped.register_comm_hook(None, self.hook)
         return wrapped
 
-    def hook(self, state: object, bucket: dist.GradBucket) -> Gradients:  # noqa: ARG002 - DDP hands it over
+    def hook(self, state: object, bucket: GradBucket) -> Gradients:  # noqa: ARG002 - DDP hands it over
         """Queue the bucket and return at once: backward goes on while the ring works."""
         self.check()
         buffer, step = bucket.buffer(), self._steps
@@ -217,5 +218,11 @@ class SealedRing:
             self._streams[device] = torch.cuda.Stream(device)
         host = self._memory.like(job.bucket)
         return Pinned(
-            job.bucket, job.ready, self._streams[device], host, parts, first=self._member.rank, parts_apart=self.is_pipelined
+            job.bucket,
+            job.ready,
+            self._streams[device],
+            host,
+            parts,
+            first=self._member.rank,
+            parts_apart=self.is_pipelined,
         )

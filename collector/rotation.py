@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -52,7 +53,7 @@ class Keys:
 def parts_of(elements: int, ranks: int) -> list[Part]:
     """Cut a bucket into one part a rank; parts differ by at most one element."""
     bounds = [elements * index // ranks for index in range(ranks + 1)]
-    return list(zip(bounds, bounds[1:], strict=False))
+    return list(pairwise(bounds))
 
 
 @dataclass(frozen=True)

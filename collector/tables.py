@@ -31,14 +31,8 @@ def _steps(configurations: Sequence[Configuration], results: Results) -> str:
     header = ("model", "ranks", "native ms", "plain ms", "sealed ms", "sealed / plain", "noise of plain")
     rows = []
     for model, world in dict.fromkeys((item.model, item.world) for item in configurations):
-        native, plain, sealed = (
-            _step(results, f"{model}-{mode}-w{world}") for mode in ("native", "plain", "sealed")
-        )
-        again = [
-            _step(results, item.run_id)
-            for item in configurations
-            if item.repeat_of == f"{model}-plain-w{world}"
-        ]
+        native, plain, sealed = (_step(results, f"{model}-{mode}-w{world}") for mode in ("native", "plain", "sealed"))
+        again = [_step(results, item.run_id) for item in configurations if item.repeat_of == f"{model}-plain-w{world}"]
         moved = [abs(other / plain - 1) for other in again if other and plain]
         ratio = f"{sealed / plain:.2f}" if sealed and plain else "-"
         rows.append(

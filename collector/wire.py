@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -77,9 +78,7 @@ class Link:
     A receive must be asked for before it is read, so a peer that is ahead waits in the kernel, never in our memory.
     """
 
-    def __init__(
-        self, rank: int, ranks: int, onward: socket.socket, inward: socket.socket, timeout_s: float
-    ) -> None:
+    def __init__(self, rank: int, ranks: int, onward: socket.socket, inward: socket.socket, timeout_s: float) -> None:
         self._rank = rank
         self._next, self._previous = (rank + 1) % ranks, (rank - 1) % ranks
         self._timeout_s = timeout_s
@@ -142,10 +141,8 @@ class Link:
             self._is_closing = True
             self._changed.notify_all()
         for sock in self._sockets:
-            try:
+            with contextlib.suppress(OSError):  # the peer hung up first
                 sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # the peer hung up first
         for thread in self._threads:
             thread.join(self._timeout_s)
         for sock in self._sockets:

@@ -35,7 +35,13 @@ _MEDDLED = 3  # the frame that somebody meddles with
 def spawned(scenario: str, world: int, folder: Path, timeout_s: float = 60, **environment: str) -> list[dict[str, Any]]:
     """Run a scenario on `world` processes; give what each rank saw. A rank that left nothing gives its exit status."""
     python = [sys.executable, "-m", "tests.collector.ranks", scenario]
-    settings = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **environment}
+    settings = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        **environment,
+    }
     ranks = [
         subprocess.Popen([*python, str(rank), str(world), str(folder)], cwd=ROOT, env=settings) for rank in range(world)
     ]
@@ -96,7 +102,13 @@ def sums(rank: int, world: int, folder: Path) -> dict[str, Any]:
 def _shapes() -> list[tuple[int, Any]]:
     import torch
 
-    return [(1, torch.float32), (3, torch.float64), (4099, torch.float32), (50_001, torch.float32), (777, torch.bfloat16)]
+    return [
+        (1, torch.float32),
+        (3, torch.float64),
+        (4099, torch.float32),
+        (50_001, torch.float32),
+        (777, torch.bfloat16),
+    ]
 
 
 def _tolerance(tensor: torch.Tensor) -> float:
@@ -158,7 +170,9 @@ def faults(rank: int, world: int, folder: Path) -> dict[str, Any]:
         meddler = Meddler(meddle) if rank == 1 else None
         answer = "nothing was noticed"
         try:
-            with SealedRing(timeout_s=2, chunk_bytes=_CHUNK_BYTES, via=meddler and meddler.via, **settings) as ring:
+            with SealedRing(
+                timeout_s=2, chunk_bytes=_CHUNK_BYTES, via=meddler.via if meddler else None, **settings
+            ) as ring:
                 began = time.monotonic()
                 for _ in range(4):
                     ring.reduce(torch.full((30_000,), float(rank)))
