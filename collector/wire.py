@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 import threading
@@ -22,6 +23,7 @@ LINK, GROUP, ABORT = 1, 2, 3
 HEADER = struct.Struct("!4sBxHHxxIIQQQQ")
 _MOST_REASON_BYTES = 600
 _GRACE_S = 1.0
+_WATCH_S = 0.5
 # Lets the kernel join the header with what follows; other systems do without.
 _MORE = getattr(socket, "MSG_MORE", 0)
 
@@ -94,6 +96,7 @@ class Link:
         self._threads = [
             threading.Thread(target=self._serve, args=(self._sending, self._send), name="ring-send", daemon=True),
             threading.Thread(target=self._serve, args=(self._asked, self._receive), name="ring-receive", daemon=True),
+            threading.Thread(target=self._watch, name="ring-watch", daemon=True),
         ]
         for thread in self._threads:
             thread.start()
@@ -124,7 +127,7 @@ class Link:
                 raise self._fault
 
     def abort(self, reason: str) -> None:
-        """Tell the next rank why; it tells the one after it."""
+        """Tell both neighbours why; they tell theirs."""
         text = reason.encode("utf-8", "replace")[:_MOST_REASON_BYTES]
         place = Place(ABORT, 0, self._rank, 0, 0, 0, 0, 0, len(text))
         with self._changed:
@@ -133,6 +136,9 @@ class Link:
             self._fault = self._fault or RingBroken(reason)
             self._sending.append(Ticket(place.pack(), memoryview(text)))
             self._changed.notify_all()
+        with contextlib.suppress(OSError):  # whoever is gone need not be told
+            self._sockets[1].sendall(place.pack() + text)
+        with self._changed:
             self._changed.wait_for(lambda: not self._sending, min(self._timeout_s, 2.0))
 
     def close(self) -> None:
@@ -183,11 +189,28 @@ class Link:
                     queue.popleft()
                 else:
                     if queue is self._sending:
-                        # A rank that ends the ring hangs up; why it did so is on its way around to us.
+                        # A rank that ends the ring hangs up; why it did so is on its way to us.
                         self._changed.wait_for(lambda: self._fault is not None, _GRACE_S)
                     self._fault = self._fault or fault
                     queue.clear()
                 self._changed.notify_all()
+
+    def _watch(self) -> None:
+        """Hear what the next rank says: nothing, or that it ends the ring. That it hangs up may be its good right."""
+        onward = self._sockets[0]
+        while not self._is_closing:
+            try:
+                if not select.select([onward], [], [], _WATCH_S)[0]:
+                    continue
+                header = bytearray(HEADER.size)
+                self._fill(memoryview(header), onward)
+                self._refuse(bytes(header), bytes(header), onward)
+            except RingBroken as error:
+                with self._changed:
+                    self._fault = self._fault or error
+                    self._changed.notify_all()
+            except (OSError, EOFError, ValueError):
+                return
 
     def _awaited(self, queue: deque[Ticket], ticket: Ticket) -> str:
         if queue is self._sending:
@@ -204,15 +227,15 @@ class Link:
         header = bytearray(HEADER.size)
         self._fill(memoryview(header))
         if header != ticket.expected:
-            self._refuse(bytes(header), ticket)
+            self._refuse(bytes(header), ticket.expected, self._sockets[1])
         self._fill(ticket.view)
 
-    def _refuse(self, header: bytes, ticket: Ticket) -> None:
+    def _refuse(self, header: bytes, due: bytes, source: socket.socket) -> None:
         """Say what came instead of what was due."""
-        found, expected = unpack(header), unpack(ticket.expected)
+        found, expected = unpack(header), unpack(due)
         if found is not None and found.kind == ABORT and found.length <= _MOST_REASON_BYTES:
             text = bytearray(found.length)
-            self._fill(memoryview(text))
+            self._fill(memoryview(text), source)
             reason = "".join(letter if letter.isprintable() else "?" for letter in text.decode("utf-8", "replace"))
             # A reason that has come from further away already names its rank.
             raise RingBroken(reason if reason.startswith("rank ") else f"rank {found.origin} ended the ring: {reason}")
@@ -221,10 +244,10 @@ class Link:
             "a message was replayed, reordered, dropped or spliced; its content was not used"
         )
 
-    def _fill(self, view: memoryview) -> None:
-        inward, deadline = self._sockets[1], time.monotonic() + self._timeout_s
+    def _fill(self, view: memoryview, source: socket.socket | None = None) -> None:
+        source, deadline = source or self._sockets[1], time.monotonic() + self._timeout_s
         while view:
-            count = inward.recv_into(view)
+            count = source.recv_into(view)
             if not count:
                 raise EOFError
             view = view[count:]

@@ -30,6 +30,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 _CHUNK_BYTES = 4096
 _MEDDLED = 3  # the frame that somebody meddles with
+_ROUNDS = 4
 
 
 def spawned(scenario: str, world: int, folder: Path, timeout_s: float = 60, **environment: str) -> list[dict[str, Any]]:
@@ -174,7 +175,7 @@ def faults(rank: int, world: int, folder: Path) -> dict[str, Any]:
                 timeout_s=2, chunk_bytes=_CHUNK_BYTES, via=meddler.via if meddler else None, **settings
             ) as ring:
                 began = time.monotonic()
-                for _ in range(4):
+                for _ in range(_ROUNDS):
                     ring.reduce(torch.full((30_000,), float(rank)))
         except RingBroken as error:
             answer = str(error)
@@ -214,6 +215,10 @@ def _meddlings() -> dict[str, tuple[Callable[[int, Frame], Iterable[Frame]], dic
     def drop(number: int, frame: Frame) -> Iterable[Frame]:
         return [] if number == _MEDDLED else [frame]
 
+    def silence(number: int, frame: Frame) -> Iterable[Frame]:
+        """Nothing comes after it that could give it away."""
+        return [] if number >= _MEDDLED else [frame]
+
     def cut(number: int, frame: Frame) -> Iterable[Frame]:
         if number == _MEDDLED:
             raise OSError
@@ -225,13 +230,14 @@ def _meddlings() -> dict[str, tuple[Callable[[int, Frame], Iterable[Frame]], dic
     return {
         "passing": (passing, {}),
         "tamper": (tamper, {}),
-        "tamper plain header": (lambda number, frame: [(frame[0]._replace(chunk=number), frame[1])], {}),
+        "tamper with the header": (lambda number, frame: [(frame[0]._replace(chunk=number), frame[1])], {}),
         "tamper with chains": (tamper, {"chains": 2}),
         "tamper with what is relayed": (tamper_at(3), {"direct": True}),
         "replay": (replay, {"pipelined": True}),
         "splice": (splice, {}),
         "reorder": (reorder, {"pipelined": True}),
         "drop": (drop, {}),
+        "silence": (silence, {}),
         "drop one of many": (drop, {"pipelined": True}),
         "cut": (cut, {}),
     }
