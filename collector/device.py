@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 SAMPLED = (
     "timestamp",
     "index",
-    "uuid",
     "name",
     "driver_version",
     "pstate",
@@ -28,10 +27,8 @@ SAMPLED = (
     "memory.total",
     "temperature.gpu",
     "power.draw",
-    "clocks.current.sm",
-    "clocks.current.memory",
-    "pcie.link.gen.current",
-    "pcie.link.width.current",
+    "clocks.sm",
+    "clocks.mem",
 )
 SAMPLE_MS = 500
 _PATIENCE_S = 20.0
@@ -120,7 +117,7 @@ class Sampler:
     def __enter__(self) -> Self:
         program = shutil.which("nvidia-smi")
         if program is not None:
-            query = [f"--query-gpu={','.join(SAMPLED)}", "--format=csv", f"-lms={SAMPLE_MS}"]
+            query = [f"--query-gpu={','.join(SAMPLED)}", "--format=csv", f"--loop-ms={SAMPLE_MS}"]
             self._file = self._path.open("wb")
             # Its timestamps carry no zone: ours say UTC.
             settings = {**os.environ, "TZ": "UTC"}
@@ -140,6 +137,9 @@ class Sampler:
             self._process = None
         if self._file is not None:
             self._file.close()
-            if not self._path.stat().st_size:
+            with self._path.open("rb") as said:
+                # A driver that does not know a field says so in words, where its table should be.
+                is_table = said.readline().startswith(SAMPLED[0].encode())
+            if not is_table:
                 self._path.unlink()
             self._file = None

@@ -77,7 +77,12 @@ def test_the_benchmark_records_every_configuration_and_prints_its_tables(recorde
 
 def test_a_sealed_run_and_its_twin_are_a_pair_with_a_noise_floor(recorded: Recorded) -> None:
     (pair,) = recorded.rows("gold.pairs", SEALED).to_dicts()
-    assert (pair["baseline_run_id"], pair["paired_by"], pair["caveat"], pair["reason"]) == (PLAIN, "manifest", None, None)
+    assert (pair["baseline_run_id"], pair["paired_by"], pair["caveat"], pair["reason"]) == (
+        PLAIN,
+        "manifest",
+        None,
+        None,
+    )
     (overhead,) = recorded.rows("gold.step_overhead", SEALED).to_dicts()
     assert overhead["slowdown_ratio"] > 0
     assert overhead["noise_floor_fraction"] is not None
