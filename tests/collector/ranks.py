@@ -184,62 +184,73 @@ def faults(rank: int, world: int, folder: Path) -> dict[str, Any]:
     return seen
 
 
-def _meddlings() -> dict[str, tuple[Callable[[int, Frame], Iterable[Frame]], dict[str, Any]]]:
-    held: list[Frame] = []
+def _tamper(number: int, frame: Frame) -> Iterable[Frame]:
+    place, content = frame
+    return [(place, bytes([content[0] ^ 1]) + content[1:] if number == _MEDDLED else content)]
 
-    def tamper(number: int, frame: Frame) -> Iterable[Frame]:
-        place, content = frame
-        return [(place, bytes([content[0] ^ 1]) + content[1:] if number == _MEDDLED else content)]
 
-    def tamper_at(hop: int) -> Callable[[int, Frame], Iterable[Frame]]:
-        def one(number: int, frame: Frame) -> Iterable[Frame]:
-            place, content = frame
-            return [(place, content[:-1] + bytes([content[-1] ^ 128]) if place.hop == hop else content)]
+def _tamper_with_header(number: int, frame: Frame) -> Iterable[Frame]:
+    return [(frame[0]._replace(chunk=number), frame[1])]
 
-        return one
 
-    def replay(number: int, frame: Frame) -> Iterable[Frame]:
-        return [frame, frame] if number == _MEDDLED else [frame]
+def _tamper_at_relay(_: int, frame: Frame) -> Iterable[Frame]:
+    """The last of four hops: what travels there was sealed two hops before."""
+    place, content = frame
+    return [(place, content[:-1] + bytes([content[-1] ^ 128]) if place.hop == 3 else content)]
 
-    def splice(number: int, frame: Frame) -> Iterable[Frame]:
+
+def _replay(number: int, frame: Frame) -> Iterable[Frame]:
+    return [frame, frame] if number == _MEDDLED else [frame]
+
+
+class _Keeping:
+    """Remembers what went by."""
+
+    def __init__(self) -> None:
+        self._held: list[Frame] = []
+
+    def splice(self, number: int, frame: Frame) -> Iterable[Frame]:
         """An older message under the header of the one that is due."""
-        held.append(frame)
-        return [(frame[0], held[-2][1])] if number == _MEDDLED else [frame]
+        self._held.append(frame)
+        return [(frame[0], self._held[-2][1])] if number == _MEDDLED else [frame]
 
-    def reorder(number: int, frame: Frame) -> Iterable[Frame]:
-        held.append(frame)
+    def reorder(self, number: int, frame: Frame) -> Iterable[Frame]:
+        """Two messages change places."""
+        self._held.append(frame)
         if number == _MEDDLED:
             return []
-        return [frame, held[-2]] if number == _MEDDLED + 1 else [frame]
+        return [frame, self._held[-2]] if number == _MEDDLED + 1 else [frame]
 
-    def drop(number: int, frame: Frame) -> Iterable[Frame]:
-        return [] if number == _MEDDLED else [frame]
 
-    def silence(number: int, frame: Frame) -> Iterable[Frame]:
-        """Nothing comes after it that could give it away."""
-        return [] if number >= _MEDDLED else [frame]
+def _drop(number: int, frame: Frame) -> Iterable[Frame]:
+    return [] if number == _MEDDLED else [frame]
 
-    def cut(number: int, frame: Frame) -> Iterable[Frame]:
-        if number == _MEDDLED:
-            raise OSError
-        return [frame]
 
-    def passing(number: int, frame: Frame) -> Iterable[Frame]:
-        return [frame]
+def _silence(number: int, frame: Frame) -> Iterable[Frame]:
+    """Nothing comes after it that could give it away."""
+    return [] if number >= _MEDDLED else [frame]
 
+
+def _cut(number: int, frame: Frame) -> Iterable[Frame]:
+    if number == _MEDDLED:
+        raise OSError
+    return [frame]
+
+
+def _meddlings() -> dict[str, tuple[Callable[[int, Frame], Iterable[Frame]], dict[str, Any]]]:
     return {
-        "passing": (passing, {}),
-        "tamper": (tamper, {}),
-        "tamper with the header": (lambda number, frame: [(frame[0]._replace(chunk=number), frame[1])], {}),
-        "tamper with chains": (tamper, {"chains": 2}),
-        "tamper with what is relayed": (tamper_at(3), {"direct": True}),
-        "replay": (replay, {"pipelined": True}),
-        "splice": (splice, {}),
-        "reorder": (reorder, {"pipelined": True}),
-        "drop": (drop, {}),
-        "silence": (silence, {}),
-        "drop one of many": (drop, {"pipelined": True}),
-        "cut": (cut, {}),
+        "passing": (lambda _, frame: [frame], {}),
+        "tamper": (_tamper, {}),
+        "tamper with the header": (_tamper_with_header, {}),
+        "tamper with chains": (_tamper, {"chains": 2}),
+        "tamper with what is relayed": (_tamper_at_relay, {"direct": True}),
+        "replay": (_replay, {"pipelined": True}),
+        "splice": (_Keeping().splice, {}),
+        "reorder": (_Keeping().reorder, {"pipelined": True}),
+        "drop": (_drop, {}),
+        "silence": (_silence, {}),
+        "drop one of many": (_drop, {"pipelined": True}),
+        "cut": (_cut, {}),
     }
 
 

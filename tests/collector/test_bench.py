@@ -22,8 +22,6 @@ from pipelines.run import run
 from tests.collector.ranks import ROOT
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import polars as pl
 
 # Gradients of four megabytes under a cap of one: four buckets or five, parts of a quarter of a megabyte.

@@ -135,7 +135,7 @@ def test_a_rank_that_failed_keeps_the_run_from_landing(pair: list[Landing], tmp_
 
 
 def test_a_rank_that_never_comes_keeps_the_run_from_landing(pair: list[Landing], tmp_path: Path) -> None:
-    with pytest.raises(RecordingRefused, match="rank 1 did not finish its files in 0.4 s"):
+    with pytest.raises(RecordingRefused, match=r"rank 1 did not finish its files in 0\.4 s"):
         pair[0].finish("schema = 1\n")
     assert list((tmp_path / "landing").iterdir()) == []
 
@@ -156,7 +156,13 @@ def test_a_run_id_that_the_landing_zone_would_refuse_is_refused(tmp_path: Path, 
 
 
 def test_what_the_recorder_writes_the_pipeline_reads_back() -> None:
-    claims = {"model": 'odd "name"\n\x7f\\ü', "batch_size": 3, "bucket_cap_mib": 25.0, "regime": "cc_off", "gpu": None}
+    claims: dict[str, str | int | float | None] = {
+        "model": 'odd "name"\n\x7f\\ü',
+        "batch_size": 3,
+        "bucket_cap_mib": 25.0,
+        "regime": "cc_off",
+        "gpu": None,
+    }
     extra = {"ring_direct": True, "step_s": 0.1}
     found = manifest.parse(to_toml(claims, extra).encode(), "run.toml")
     assert found.claims == {name: value for name, value in claims.items() if value is not None}
