@@ -35,6 +35,19 @@ MIDDLES = {
 }
 
 
+SCRIPT = """
+import sys
+import torch
+
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+"""
+
+
 @dataclass(frozen=True)
 class Looped:
     """What a loop left in its landing zone, and how it ended."""
@@ -56,6 +69,19 @@ def looped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Looped]:
             words, cwd=ROOT, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
         started[ending] = (landing, process)
+    landing = tmp_path_factory.mktemp("script")
+    (landing / "train.py").write_text(SCRIPT, "utf-8")
+    command = [sys.executable, "-m", "collector", "run", "--landing", str(landing / "zone"), "--run-id", "run-1"]
+    command += ["--set", "model=line", "--set", "batch_size=4", "--warmup", "1", "--bare", "1", "--steps", "2"]
+    process = subprocess.Popen(
+        [*command, str(landing / "train.py"), "6"],
+        cwd=ROOT,
+        env=settings,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    started["script"] = (landing / "zone", process)
     found = {}
     for ending, (landing, process) in started.items():
         _, said = process.communicate(timeout=60)
@@ -90,6 +116,16 @@ def test_a_recording_holds_trace_step_times_and_a_manifest_that_the_pipeline_acc
     assert [name for name in names if name.startswith("ProfilerStep#")] == [
         f"ProfilerStep#{step}" for step in (4, 5, 6)
     ]
+
+
+def test_a_script_is_recorded_without_a_change_to_it(looped: dict[str, Looped]) -> None:
+    done = looped["script"]
+    assert done.status == 0, done.said
+    folder = done.landing / "run-1"
+    assert {path.name for path in folder.iterdir()} == {"run.toml", "run-1-r0.json.gz", "steps-r0.csv"}
+    said = manifest.parse((folder / "run.toml").read_bytes(), "run.toml")
+    assert (said.claims["model"], said.claims["batch_size"]) == ("line", 4)
+    assert len((folder / "steps-r0.csv").read_text("utf-8").splitlines()) == 1 + 6
 
 
 @pytest.mark.parametrize("ending", MIDDLES)
