@@ -20,6 +20,8 @@ class Workload:
     model: torch.nn.Module
     loss: Callable[[torch.nn.Module], torch.Tensor]
     claims: dict[str, Any]
+    # Whether DDP has to broadcast the buffers of rank 0 at every step: running means change, masks do not.
+    has_running_buffers: bool = False
 
 
 def build(name: str, device: torch.device, batch_size: int | None = None) -> Workload:
@@ -55,7 +57,7 @@ def _resnet50(device: torch.device, batch: int) -> Workload:
     def loss(wrapped: torch.nn.Module) -> torch.Tensor:
         return torch.nn.functional.cross_entropy(wrapped(data), labels)
 
-    return Workload(model, loss, {"model": "ResNet-50", "batch_size": batch})
+    return Workload(model, loss, {"model": "ResNet-50", "batch_size": batch}, has_running_buffers=True)
 
 
 def _bert_base(device: torch.device, batch: int, length: int = 256) -> Workload:

@@ -71,10 +71,10 @@ def _trained(configuration: Configuration, device: torch.device, plan: dict[str,
     workload = build(configuration.model, device, plan["batch_size"])
     ring = None
     if configuration.mode == "native":
-        wrapped = DistributedDataParallel(workload.model)
+        wrapped = DistributedDataParallel(workload.model, broadcast_buffers=workload.has_running_buffers)
     else:
         ring = SealedRing(timeout_s=_TIMEOUT.total_seconds() / 2, **configuration.ring)
-        wrapped = ring.wrap(workload.model)
+        wrapped = ring.wrap(workload.model, broadcast_buffers=workload.has_running_buffers)
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.001)
     window = Window(**plan["window"])
     shared = f" {configuration.world} ranks share one {'GPU' if device.type == 'cuda' else 'host'} over gloo."
