@@ -56,7 +56,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     home = tmp_path_factory.mktemp("bench")
     words = [sys.executable, "-m", "collector", *BENCH, "--out", str(home)]
     settings = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, cwd=ROOT, env=settings, capture_output=True, text=True, timeout=150, check=False)
+    done = subprocess.run(words, cwd=ROOT, env=settings, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     lake = Lake(Place.of(home / "lake"), KeyringFile(home / "keyring.json", is_made_on_first_use=True))
     zone = LandingZone(Place.of(home / "landing"))

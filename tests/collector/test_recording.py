@@ -84,7 +84,7 @@ def looped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Looped]:
     started["script"] = (landing / "zone", process)
     found = {}
     for ending, (landing, process) in started.items():
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=200)
         found[ending] = Looped(landing, process.returncode, said)
     return found
 
