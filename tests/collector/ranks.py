@@ -33,7 +33,9 @@ _MEDDLED = 3  # the frame that somebody meddles with
 _ROUNDS = 4
 
 
-def spawned(scenario: str, world: int, folder: Path, timeout_s: float = 200, **environment: str) -> list[dict[str, Any]]:
+def spawned(
+    scenario: str, world: int, folder: Path, timeout_s: float = 200, **environment: str
+) -> list[dict[str, Any]]:
     """Run a scenario on `world` processes; give what each rank saw. A rank that left nothing gives its exit status."""
     python = [sys.executable, "-m", "tests.collector.ranks", scenario]
     settings = {
