@@ -16,6 +16,10 @@ DEV := .venv-dev
 # An active environment of the caller's, or a PYTHONPATH, must not leak into ours.
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE CONDA_PREFIX
 
+# The collector's tests train on a CPU. torch is in no lock: its builds for a CPU and for each CUDA bear one version and
+# different hashes, a lock for all platforms would bring gigabytes of CUDA, and nothing but these tests needs it.
+TORCH := 2.13.0
+
 # Settings of a command, for example `make demo ARGS=--help` or `make test ARGS='-k kineto'`.
 ARGS ?=
 # `make lock UPGRADE=1` takes newer versions; without it a lock changes only where pyproject.toml asks.
@@ -36,7 +40,7 @@ test: java-17 check ## lint, type check, hold the import contracts, run all test
 	$(DEV)/bin/pytest $(ARGS)
 
 .PHONY: check
-check: $(DEV)/.ready ## the linters only: ruff, mypy, import-linter
+check: $(DEV)/.torch ## the linters only: ruff, mypy, import-linter
 	$(DEV)/bin/ruff check .
 	$(DEV)/bin/ruff format --check .
 	$(DEV)/bin/mypy
@@ -51,7 +55,7 @@ ui: $(DEMO)/.ready ## the web interface, and the daemon behind it, on this machi
 	@$(DEMO)/bin/teetotal ui $(ARGS)
 
 .PHONY: snapshots
-snapshots: java-17 $(DEV)/.ready ## rewrite the snapshots that tests compare with
+snapshots: java-17 $(DEV)/.torch ## rewrite the snapshots that tests compare with
 	$(DEV)/bin/pytest --snapshot-update $(ARGS)
 	@echo
 	@echo "Snapshots were rewritten. Read 'git diff' and explain in the pull request, one by one, why each changed:"
@@ -96,6 +100,13 @@ $(DEMO)/.ready $(DEV)/.ready: %/.ready: %/.uv pyproject.toml
 	@$*/bin/uv pip sync --quiet --python $*/bin/python --require-hashes \
 	    --build-constraints $(filter requirements/%,$^) $(filter requirements/%,$^)
 	@$*/bin/uv pip install --quiet --python $*/bin/python --no-deps --no-build-isolation --offline -e .
+	@touch $@
+
+# pip, not uv: where a machine offers only a CPU build, pip takes it. It leaves what the lock brought as it is, and comes
+# after it, since a sync of the lock removes torch again.
+$(DEV)/.torch: $(DEV)/.ready
+	@echo "installing torch $(TORCH) into $(DEV), for the collector's tests"
+	@$(DEV)/bin/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	@touch $@
 
 .PHONY: java-17

@@ -48,6 +48,12 @@ CLAIMS = (
     _claim("nccl_version", Kind.TEXT, "NCCL."),
     _claim("host_cpu", Kind.TEXT, "Host processor."),
     _claim("warmup_steps_count", Kind.INT64, "Recorded steps at the start that are warm-up.", minimum=0),
+    _claim(
+        "recording_slowdown_ratio",
+        Kind.FLOAT64,
+        "Median recorded step over the median step without the profiler.",
+        minimum=0,
+    ),
     _claim("baseline", Kind.TEXT, "Run id of the twin without a TEE."),
     _claim("repeat_of", Kind.TEXT, "Run id that this run repeats unchanged, for the A/A noise floor."),
     _claim("recorded_at", Kind.TEXT, "When it was recorded, ISO 8601."),

@@ -71,6 +71,8 @@ TABLE = Table(
 )
 _MOST_BYTES = 1 << 50
 _KEYS = ["rank", "source_sha256", "ordinal"]
+_SIZED_HOPS = ("hook_sized_transport", "hook_relay")
+_HOP_SUMS = ("_hops", "_told", "_hop_bytes", "_sealed", "_relayed", "seal_ns", "open_ns")
 _INT = nw.Int64
 
 
@@ -134,6 +136,9 @@ def _exchanges(spans: Frame, collectives: Frame) -> Frame:
     share = nw.when(group > 1).then(group)
     payload = nw.when(is_single).then(size).otherwise(floored(size * nw.col("message_count"), share.fill_null(1)))
     is_sized = ~size.is_null() & ~nw.col("message_count").is_null() & (is_single | ~share.is_null())
+    # A hook that says the size of every hop is believed: its messages may be smaller than a share.
+    is_told = (is_hooked & (nw.col("_told") == nw.col("_hops"))).fill_null(False)
+    payload, is_sized = nw.when(is_told).then(nw.col("_hop_bytes")).otherwise(payload), is_told | is_sized
     return sending.select(
         "run_id",
         *_KEYS,
@@ -146,6 +151,7 @@ def _exchanges(spans: Frame, collectives: Frame) -> Frame:
         "buffer_bytes",
         "message_count",
         "_sealed",
+        "_relayed",
         "seal_ns",
         "open_ns",
         boundary=nw.lit("gpu_to_gpu"),
@@ -160,29 +166,31 @@ def _exchanges(spans: Frame, collectives: Frame) -> Frame:
 def _hops(spans: Frame) -> Frame:
     """What a hook's collective holds: its hops, and the seal and open spans nested in it, on the same thread."""
     one, zero = nw.lit(1).cast(_INT), nw.lit(0).cast(_INT)
-    patterns = ("hook_collective", "hook_seal", "hook_open", "hook_transport")
-    spans = hooked(spans.filter(PATTERNS.has_pattern("pattern", *patterns)))
+    hops = ("hook_transport", *_SIZED_HOPS)
+    spans = hooked(spans.filter(PATTERNS.has_pattern("pattern", "hook_collective", "hook_seal", "hook_open", *hops)))
     hooks = spans.filter(nw.col("_is_hook"))
     inside = spans.filter(~nw.col("_is_hook"), ~nw.col("_hook").is_null())
 
-    def only(pattern: str, value: nw.Expr) -> nw.Expr:
-        return nw.when(PATTERNS.has_pattern("pattern", pattern)).then(value).otherwise(zero)
+    def only(value: nw.Expr, *patterns: str) -> nw.Expr:
+        return nw.when(PATTERNS.has_pattern("pattern", *patterns)).then(value).otherwise(zero)
 
+    is_told = PATTERNS.has_pattern("pattern", *_SIZED_HOPS)
+    told = nw.when(is_told).then(nw.col("name").str.replace_all("^[^#]*#", "")).cast(_INT)
     inside = inside.with_columns(
-        _hops=only("hook_transport", one),
-        _sealed=only("hook_seal", one),
-        seal_ns=only("hook_seal", nw.col("duration_ns")),
-        open_ns=only("hook_open", nw.col("duration_ns")),
+        _hops=only(one, *hops),
+        _told=only(one, *_SIZED_HOPS),
+        _hop_bytes=told.fill_null(0),
+        # What is relayed as it came was sealed by the rank that it came from first.
+        _sealed=only(one, "hook_seal", "hook_relay"),
+        _relayed=only(one, "hook_relay"),
+        seal_ns=only(nw.col("duration_ns"), "hook_seal"),
+        open_ns=only(nw.col("duration_ns"), "hook_open"),
     )
     sums = inside.group_by("rank", "source_sha256", "_thread", "_hook").agg(
-        *(nw.col(name).sum().cast(_INT) for name in ("_hops", "_sealed", "seal_ns", "open_ns"))
+        *(nw.col(name).sum().cast(_INT) for name in _HOP_SUMS)
     )
     return hooks.join(sums, on=["rank", "source_sha256", "_thread", "_hook"], how="left").select(
-        *_KEYS,
-        _hops=nw.col("_hops").fill_null(0),
-        _sealed=nw.col("_sealed").fill_null(0),
-        seal_ns=nw.col("seal_ns").fill_null(0),
-        open_ns=nw.col("open_ns").fill_null(0),
+        *_KEYS, nw.col(*_HOP_SUMS).fill_null(0)
     )
 
 
@@ -298,7 +306,9 @@ def _counted(found: Frame) -> Frame:
         key_scope=nw.when(is_hooked).then(
             nw.concat_str(nw.lit("rank "), nw.col("rank").cast(nw.String), nw.lit(" to the next"))
         ),
-        _spent=nw.when(is_hooked).then(nw.col("sealed_message_count")).otherwise(nw.lit(0).cast(_INT)),
+        _spent=nw.when(is_hooked)
+        .then(nw.col("sealed_message_count") - nw.col("_relayed").fill_null(0))
+        .otherwise(nw.lit(0).cast(_INT)),
     )
     running = nw.col("_spent").cum_sum().over("rank", order_by=["ts_ns", "source_sha256", "ordinal"])
     return found.with_columns(_running=running).with_columns(

@@ -164,6 +164,39 @@ def test_a_ring_of_four_sends_six_quarters_and_drops_the_fraction_of_a_byte(foun
     assert found.only("crossings", *HOOKED) == (6, 6001, 6001 + 168, "measured", 6, 18, 12)
 
 
+@pytest.mark.given(
+    run(regime="sw_per_hop_aesgcm", found_world_size=2),
+    note("tee::all_reduce#4096", 1000, 100),
+    *(note("tee::seal#1024", 1001 + 20 * place, 4) for place in range(4)),
+    *(note(f"tee::send#{1023 + place % 2}", 1006 + 20 * place, 4) for place in range(4)),
+)
+def test_hops_that_say_their_size_are_believed_however_many_a_message_was_cut_into(found: Silver) -> None:
+    assert found.only("crossings", *HOOKED) == (4, 4094, 4094 + 4 * 28, "measured", 4, 16, 0)
+
+
+@pytest.mark.given(
+    run(regime="sw_per_hop_aesgcm", found_world_size=2),
+    *_hook(1000, hops=1, seals=2),
+    note("tee::send#9", 1050, 4),
+)
+def test_hops_of_which_some_do_not_say_their_size_are_taken_for_equal_shares(found: Silver) -> None:
+    assert found.only("crossings", "message_count", "payload_bytes") == (2, 4096)
+
+
+@pytest.mark.given(
+    run(regime="sw_per_hop_aesgcm", found_world_size=3),
+    note("tee::all_reduce#3000", 1000, 100),
+    *(note("tee::seal#1000", 1001 + 20 * place, 4) for place in range(3)),
+    *(note("tee::send#1000", 1006 + 20 * place, 4) for place in range(3)),
+    note("tee::relay#1000", 1090, 4),
+)
+def test_a_relayed_message_counts_as_sealed_and_spends_no_nonce_of_its_relay(found: Silver) -> None:
+    assert found.only("crossings", *HOOKED, *SHOWN, "key_message_count") == (
+        *(4, 4000, 4000 + 4 * 28, "measured", 4, 12, 0),
+        *("software_hook", "measured", None, 3),
+    )
+
+
 @pytest.mark.given(run(regime="sw_per_hop_aesgcm", found_world_size=3), *_hook(1000, hops=4, seals=3, size=3000))
 def test_a_hook_that_seals_only_some_messages_is_named(found: Silver) -> None:
     sentence = "sw_per_hop_aesgcm must seal gpu_to_gpu, yet only 3 of 4 messages were sealed"

@@ -1,0 +1,145 @@
+"""What the machine says of itself: processor, GPU, driver, confidential-computing state, samples, attestation."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import torch
+
+if TYPE_CHECKING:
+    from io import BufferedWriter
+
+SAMPLED = (
+    "timestamp",
+    "index",
+    "name",
+    "driver_version",
+    "pstate",
+    "utilization.gpu",
+    "utilization.memory",
+    "memory.used",
+    "memory.total",
+    "temperature.gpu",
+    "power.draw",
+    "clocks.sm",
+    "clocks.mem",
+)
+SAMPLE_MS = 500
+_PATIENCE_S = 20.0
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+def asked(*words: str, patience_s: float = _PATIENCE_S) -> str | None:
+    """What a command says; nothing where it is absent, fails or does not come back."""
+    program = shutil.which(words[0])
+    if program is None:
+        return None
+    try:
+        done = subprocess.run([program, *words[1:]], capture_output=True, timeout=patience_s, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode("utf-8", "replace")
+
+
+def processor() -> dict[str, str | bool | int]:
+    """The host's processor and what of AES it does in hardware."""
+    try:
+        text = _CPUINFO.read_text("utf-8", "replace")
+    except OSError:
+        text = ""
+    named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
+    found = set(flags[1].split()) if flags else set()
+    return {
+        "host_cpu": named[1].strip() if named else platform.processor() or platform.machine(),
+        "has_aes_instructions": "aes" in found,
+        "has_vector_aes_instructions": "vaes" in found,
+        "cores_count": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+    }
+
+
+def software() -> dict[str, str]:
+    """Versions of what trains."""
+    found: dict[str, str] = {"torch_version": str(torch.__version__)}
+    if torch.version.cuda:
+        found["cuda_version"] = torch.version.cuda
+    return found
+
+
+def gpu(device: torch.device | None) -> dict[str, str]:
+    """The GPU and its driver; empty without one."""
+    if device is None or device.type != "cuda":
+        return {}
+    found = {"gpu": torch.cuda.get_device_name(device)}
+    said = asked("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    if said and said.strip():
+        found["driver_version"] = said.strip().splitlines()[0].strip()
+    return found
+
+
+def confidential() -> tuple[str | None, str | None]:
+    """The mode that the driver reports (off, on, devtools), and its own words; nothing where it says nothing."""
+    said = asked("nvidia-smi", "conf-compute", "-q")
+    return (cc_mode_of(said) if said else None), said
+
+
+def cc_mode_of(said: str) -> str | None:
+    """The mode in the words of `nvidia-smi conf-compute -q`, which promises no layout: look for the lines by name."""
+    fields = dict(re.findall(r"^\s*([A-Za-z][A-Za-z -]*?)\s*:\s*(.+?)\s*$", said, re.MULTILINE))
+    named = {name.lower(): value.upper() for name, value in fields.items()}
+    state = named.get("cc state") or named.get("cc status")
+    if state is None:
+        return None
+    if any("devtools" in name and value in {"ON", "ENABLED"} for name, value in named.items()):
+        return "devtools"
+    return {"ON": "on", "ENABLED": "on", "OFF": "off", "DISABLED": "off"}.get(state)
+
+
+def attested() -> str | None:
+    """Evidence from the vendor's attestation tool, where it is installed; it is kept as it comes, and judged later."""
+    return asked("nvattest", "attest", "--device", "gpu", "--format", "json", patience_s=60)
+
+
+class Sampler:
+    """`nvidia-smi` writing what the device does, twice a second, beside the training; nothing without it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._process: subprocess.Popen[bytes] | None = None
+        self._file: BufferedWriter | None = None
+
+    def __enter__(self) -> Self:
+        program = shutil.which("nvidia-smi")
+        if program is not None:
+            query = [f"--query-gpu={','.join(SAMPLED)}", "--format=csv", f"--loop-ms={SAMPLE_MS}"]
+            self._file = self._path.open("wb")
+            # Its timestamps carry no zone: ours say UTC.
+            settings = {**os.environ, "TZ": "UTC"}
+            self._process = subprocess.Popen(
+                [program, *query], stdout=self._file, stderr=subprocess.DEVNULL, env=settings
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+        if self._file is not None:
+            self._file.close()
+            with self._path.open("rb") as said:
+                # A driver that does not know a field says so in words, where its table should be.
+                is_table = said.readline().startswith(SAMPLED[0].encode())
+            if not is_table:
+                self._path.unlink()
+            self._file = None

@@ -1,0 +1,113 @@
+"""A landing directory appears whole or not at all: written under another name, the manifest last, then renamed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+import torch.distributed as dist
+
+from collector.errors import RecordingRefused
+from collector.manifest import MANIFEST, checked_run_id
+
+_DONE, _FAILED = ".done", ".failed"
+_POLL_S = 0.05
+
+
+class Landing:
+    """One run's directory in the making, shared by its ranks through the file system.
+
+    Every rank says in the directory that it is done or has failed; rank 0 waits for all, then renames or removes it.
+    A name that begins with a dot is no run id, so nothing takes the unfinished directory for a run.
+    """
+
+    def __init__(self, landing: str | Path, run_id: str, rank: int, ranks: int, timeout_s: float) -> None:
+        self._final = Path(landing) / checked_run_id(run_id)
+        self._rank = rank
+        self._ranks = ranks
+        self._timeout_s = timeout_s
+        if self._final.exists():
+            raise RecordingRefused(f"{self._final} is there already; choose another run id or remove it")
+        self.folder = self._final.with_name(f".{run_id}.{_token(rank, ranks)}.partial")
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def finish(self, manifest: str | None) -> None:
+        """Say that this rank's files are complete; rank 0 lands the directory once all are."""
+        self._say(_DONE)
+        if self._rank:
+            return
+        if manifest is None:
+            raise RecordingRefused("rank 0 has no manifest to land")
+        try:
+            self._await_all()
+            for mark in self.folder.glob(f"*{_DONE}"):
+                mark.unlink()
+            (self.folder / MANIFEST).write_text(manifest, "utf-8")
+            _flush(self.folder)
+            self.folder.rename(self._final)
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+        _flush_entry(self._final.parent)
+
+    def fail(self) -> None:
+        """Leave nothing: rank 0 removes the directory, another rank tells it to."""
+        if self._rank:
+            self._say(_FAILED)
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _say(self, word: str) -> None:
+        try:
+            (self.folder / f"rank-{self._rank}{word}").touch()
+        except FileNotFoundError as error:
+            raise RecordingRefused("rank 0 gave the recording up, so nothing was landed") from error
+
+    def _await_all(self) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            said = {mark.name for mark in self.folder.glob("rank-*")}
+            failed = [rank for rank in range(self._ranks) if f"rank-{rank}{_FAILED}" in said]
+            missing = [rank for rank in range(self._ranks) if f"rank-{rank}{_DONE}" not in said]
+            if failed:
+                raise RecordingRefused(f"rank {failed[0]} failed, so nothing was landed")
+            if not missing:
+                return
+            if time.monotonic() > deadline:
+                raise RecordingRefused(
+                    f"rank {missing[0]} did not finish its files in {self._timeout_s:g} s, so nothing was landed"
+                )
+            time.sleep(_POLL_S)
+
+
+def _token(rank: int, ranks: int) -> str:
+    """A name that all ranks of this job share, and no other job."""
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() == ranks > 1:
+        told: list[str | None] = [secrets.token_hex(4) if rank == 0 else None]
+        dist.broadcast_object_list(told, src=0)
+        return str(told[0])
+    if ranks == 1:
+        return secrets.token_hex(4)
+    # Before the process group exists, the launcher's own words are all that the ranks share.
+    names = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")
+    return hashlib.sha256("|".join(os.environ.get(name, "") for name in names).encode()).hexdigest()[:8]
+
+
+def _flush(folder: Path) -> None:
+    """What the rename makes visible must be on disk before it."""
+    for path in folder.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    _flush_entry(folder)
+
+
+def _flush_entry(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

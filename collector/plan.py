@@ -1,0 +1,99 @@
+"""What the benchmark records: configurations by name, each with the twin that it is held against."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from collector.errors import CollectorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MODES = ("native", "plain", "sealed")
+# DDP's own cap; its first bucket is smaller.
+BUCKET_CAP_MIB = 25.0
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One run: a model on so many ranks, reduced in one way."""
+
+    run_id: str
+    model: str
+    world: int
+    mode: str
+    variant: str = ""
+    ring: dict[str, Any] = field(default_factory=dict)
+    baseline: str | None = None
+    repeat_of: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def planned(
+    models: Sequence[str],
+    worlds: Sequence[int],
+    modes: Sequence[str],
+    repeats: int,
+    variants: Sequence[str] = (),
+    variant_models: Sequence[str] = (),
+    variant_worlds: Sequence[int] = (),
+) -> list[Configuration]:
+    """All configurations; a baseline comes before those that name it, and is repeated last."""
+    for mode in modes:
+        if mode not in MODES:
+            raise CollectorError(f"modes: expected some of {', '.join(MODES)}, found {mode!r}")
+    found: list[Configuration] = []
+    for world in worlds:
+        for model in models:
+            found += _of(model, world, modes, repeats)
+            if model in variant_models and world in variant_worlds:
+                found += _varied(model, world, variants)
+    return found
+
+
+def _of(model: str, world: int, modes: Sequence[str], repeats: int) -> Iterable[Configuration]:
+    plain = f"{model}-plain-w{world}"
+    for mode in MODES:
+        if mode in modes:
+            baseline = plain if mode == "sealed" and "plain" in modes else None
+            ring = {} if mode == "native" else {"mode": mode}
+            yield Configuration(f"{model}-{mode}-w{world}", model, world, mode, ring=ring, baseline=baseline)
+    if "plain" in modes:
+        for again in range(1, repeats + 1):
+            yield Configuration(f"{plain}-again{again}", model, world, "plain", ring={"mode": "plain"}, repeat_of=plain)
+
+
+def _varied(model: str, world: int, variants: Sequence[str]) -> Iterable[Configuration]:
+    plain = f"{model}-plain-w{world}"
+    for variant in variants:
+        ring = settings_of(variant)
+        slug = variant.replace("=", "").replace("+", "-").replace("_", "-")
+        twin = plain
+        if "bucket_cap_mib" in ring:
+            # Another cap is another workload: it needs a twin of its own.
+            twin = f"{plain}-{slug}"
+            yield Configuration(twin, model, world, "plain", variant, {**ring, "mode": "plain"})
+        run_id = f"{model}-sealed-w{world}-{slug}"
+        yield Configuration(run_id, model, world, "sealed", variant, {**ring, "mode": "sealed"}, twin)
+
+
+def settings_of(variant: str) -> dict[str, Any]:
+    """The settings of `SealedRing` in words such as `chains=4+pipelined`."""
+    found: dict[str, Any] = {}
+    for word in variant.split("+"):
+        name, _, value = word.partition("=")
+        if name in {"pipelined", "direct"} and not value:
+            found[name] = True
+        elif name == "chains" and value.isdecimal():
+            found[name] = int(value)
+        elif name == "bucket_cap_mib" and value.replace(".", "", 1).isdecimal():
+            found[name] = float(value)
+        else:
+            raise CollectorError(
+                f"variant: expected chains=K, pipelined, direct or bucket_cap_mib=M, joined by '+', found {word!r}"
+            )
+    return found

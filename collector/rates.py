@@ -1,0 +1,136 @@
+"""How fast `cryptography` alone seals and opens here, and what share of that the ring's hops reach."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from collector.links import KEY_BYTES, NONCE_BYTES, TAG_BYTES
+from collector.rotation import parts_of
+
+if TYPE_CHECKING:
+    from collector.ring import SealedRing
+
+_TURNS = 5
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Bytes a second of sealing and of opening."""
+
+    seal: float
+    open: float
+
+
+def alone(message_bytes: int, threads: int, seconds: float = 0.3) -> Rate:
+    """Seal and open messages of this size on so many threads, with nothing else about it; keys are made up."""
+    piece = max(1, message_bytes // threads)
+    jobs = [_Job(piece) for _ in range(threads)]
+    return Rate(*(_timed(jobs, is_sealing, seconds) for is_sealing in (True, False)))
+
+
+class _Job:
+    """One thread's buffers; they are used again and again, as the ring's are."""
+
+    def __init__(self, length: int) -> None:
+        self._cipher = AESGCM(os.urandom(KEY_BYTES))
+        self._plain = memoryview(bytearray(os.urandom(length)))
+        self._sealed = memoryview(bytearray(length + TAG_BYTES))
+        self._nonce = 0
+        self.seal()
+
+    @property
+    def length(self) -> int:
+        return len(self._plain)
+
+    def seal(self) -> None:
+        self._nonce += 1
+        self._cipher.encrypt_into(self._nonce.to_bytes(NONCE_BYTES, "big"), self._plain, b"", self._sealed)
+
+    def open(self) -> None:
+        self._cipher.decrypt_into(self._nonce.to_bytes(NONCE_BYTES, "big"), self._sealed, b"", self._plain)
+
+
+def _timed(jobs: list[_Job], is_sealing: bool, seconds: float) -> float:
+    done = [0] * len(jobs)
+
+    def work(index: int) -> None:
+        once = jobs[index].seal if is_sealing else jobs[index].open
+        # At least once: on a busy machine a thread may come to its turn only after the deadline.
+        while not done[index] or time.perf_counter() < deadline:
+            once()
+            done[index] += jobs[index].length
+
+    began = time.perf_counter()
+    deadline = began + seconds
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(jobs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(done) / (time.perf_counter() - began)
+
+
+def single_core(seconds: float = 0.3) -> Rate:
+    """One thread's rate on this machine while the other ranks rest; messages of a size that caches forgive."""
+    found = alone(4 << 20, 1, seconds) if dist.get_rank() == 0 else None
+    dist.barrier()
+    told: list[Rate | None] = [found]
+    dist.broadcast_object_list(told, src=0)
+    assert told[0] is not None  # noqa: S101 - rank 0 measured it above
+    return told[0]
+
+
+def hops(ring: SealedRing, bucket_bytes: int, message_bytes: int | None, seconds: float = 0.5) -> dict[str, float]:
+    """Reduce one bucket again and again, with no training around it; hold its time against `cryptography` alone.
+
+    All ranks measure at once, in both cases, so that both share the machine with the same neighbours; the two take
+    turns, and the median of the turns counts, so that a neighbour who comes and goes does not decide.
+    """
+    bucket = torch.ones(bucket_bytes // 4)
+    part = max(end - start for start, end in parts_of(bucket.numel(), dist.get_world_size())) * 4
+    turns = [_turn(ring, bucket, min(part, message_bytes or part), seconds / _TURNS) for _ in range(_TURNS)]
+    return {name: statistics.median(turn[name] for turn in turns) for name in turns[0]}
+
+
+def _turn(ring: SealedRing, bucket: torch.Tensor, message_bytes: int, seconds: float) -> dict[str, float]:
+    dist.barrier()
+    rate = alone(message_bytes, ring.chains, seconds)
+    ring.reduce(bucket)
+    # All ranks go around equally often, as rank 0 says: a clock or a rate of their own would part them.
+    told = [max(2, int(seconds * rate.seal / (4 * bucket.nbytes)))]
+    dist.broadcast_object_list(told, src=0)
+    before, began = _counted(ring), time.perf_counter()
+    for _ in range(told[0]):
+        ring.reduce(bucket)
+    took = time.perf_counter() - began
+    sent, sealed, opened, seal_s, open_s = (b - a for a, b in zip(before, _counted(ring), strict=True))
+    needed = sealed / rate.seal + opened / rate.open
+    return {
+        "hop_bytes_per_s": sent / took,
+        "seal_bytes_per_s": sealed / seal_s,
+        "open_bytes_per_s": opened / open_s,
+        "alone_seal_bytes_per_s": rate.seal,
+        "alone_open_bytes_per_s": rate.open,
+        "span_fraction": needed / (seal_s + open_s),
+        "hop_fraction": needed / took,
+    }
+
+
+def _counted(ring: SealedRing) -> tuple[float, ...]:
+    tally = ring.tally
+    return (
+        tally.payload_bytes,
+        tally.sealed_bytes,
+        tally.opened_bytes,
+        tally.seal_ns / 1e9,
+        tally.open_ns / 1e9,
+    )

@@ -1,0 +1,241 @@
+"""A recording: trace, step times, device samples and manifest of a training loop, landed whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import shutil
+import statistics
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+import torch.distributed as dist
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from collector import device as machine
+from collector.errors import RecordingRefused
+from collector.landing import Landing
+from collector.manifest import to_toml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from collector.manifest import Value
+    from collector.ring import SealedRing
+
+PHASES = ("warmup", "bare", "settling", "recorded", "after")
+_SETTLING_STEPS = 1
+
+
+@dataclass(frozen=True)
+class Window:
+    """Which steps are what: warm-up, timed without the profiler, the profiler's own start, recorded."""
+
+    warmup_steps: int = 3
+    bare_steps: int = 5
+    recorded_steps: int = 8
+
+    @property
+    def total_steps(self) -> int:
+        """Steps that a loop must run for a full recording."""
+        return self.warmup_steps + self.bare_steps + _SETTLING_STEPS + self.recorded_steps
+
+    def phase(self, step: int) -> str:
+        """What the step with this number is."""
+        ends = (self.warmup_steps, self.bare_steps, _SETTLING_STEPS, self.recorded_steps)
+        for phase, count in zip(PHASES, ends, strict=False):
+            if step < count:
+                return phase
+            step -= count
+        return PHASES[-1]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step by the wall clock."""
+
+    number: int
+    phase: str
+    began_ns: int
+    duration_ns: int
+
+
+@dataclass
+class Recording:
+    """What `record` gives: call `step()` at the end of each training step."""
+
+    landing: Landing
+    run_id: str
+    rank: int
+    ranks: int
+    window: Window
+    claims: dict[str, Any]
+    extra: dict[str, Any]
+    device: torch.device | None
+    is_traced: bool
+    steps: list[Step] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self._stack = ExitStack()
+        if self.rank == 0:
+            self._stack.enter_context(machine.Sampler(self.landing.folder / "device_samples.csv"))
+        self._trace: Path | None = None
+        self._profiler = self._profile() if self.is_traced else None
+        if self._profiler is not None:
+            self._profiler.start()
+        self._mark = time.perf_counter_ns()
+        return self
+
+    def step(self) -> None:
+        """A training step has ended."""
+        now, number = time.perf_counter_ns(), len(self.steps)
+        duration = now - self._mark
+        self.steps.append(Step(number, self.window.phase(number), time.time_ns() - duration, duration))
+        if self._profiler is not None:
+            self._profiler.step()
+        # What the profiler does between steps (it may write a trace) belongs to none of them.
+        self._mark = time.perf_counter_ns()
+
+    def median_s(self, phase: str) -> float | None:
+        """Median duration of the steps of a phase."""
+        found = [step.duration_ns for step in self.steps if step.phase == phase]
+        return statistics.median(found) / 1e9 if found else None
+
+    @property
+    def slowdown_ratio(self) -> float | None:
+        """Median recorded step over the median bare one, on this rank: what recording itself cost."""
+        bare, recorded = self.median_s("bare"), self.median_s("recorded")
+        return recorded / bare if bare and recorded and self.is_traced else None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            with self._stack:
+                if self._profiler is not None:
+                    self._profiler.stop()
+            if kind is None:
+                self._write()
+        except BaseException:
+            self.landing.fail()
+            raise
+        if kind is not None:
+            self.landing.fail()
+
+    def _profile(self) -> profile:
+        activities = [ProfilerActivity.CPU]
+        if self.device is not None and self.device.type == "cuda":
+            activities.append(ProfilerActivity.CUDA)
+        plan = schedule(
+            wait=self.window.warmup_steps + self.window.bare_steps,
+            warmup=_SETTLING_STEPS,
+            active=self.window.recorded_steps,
+            repeat=1,
+        )
+
+        # Without this only threads of the loop and of autograd are seen: not those that seal and send.
+        threads = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)  # noqa: SLF001 - no public way
+        return profile(activities=activities, schedule=plan, on_trace_ready=self._export, experimental_config=threads)
+
+    def _export(self, profiler: profile) -> None:
+        self._trace = self.landing.folder / f"{self.run_id}-r{self.rank}.json"
+        profiler.export_chrome_trace(str(self._trace))
+
+    def _write(self) -> None:
+        if self.is_traced and self._trace is None:
+            needed = self.window.total_steps - self.window.recorded_steps
+            raise RecordingRefused(
+                f"the loop ended after {len(self.steps)} steps and recording begins after {needed}: "
+                "nothing was landed; run more steps or ask for fewer before the recording"
+            )
+        if self._trace is not None:
+            with self._trace.open("rb") as plain, gzip.open(f"{self._trace}.gz", "wb", compresslevel=6) as packed:
+                shutil.copyfileobj(plain, packed, 1 << 20)
+            self._trace.unlink()
+        with (self.landing.folder / f"steps-r{self.rank}.csv").open("w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["rank", "step", "phase", "began_epoch_s", "duration_s"])
+            for step in self.steps:
+                rows.writerow([self.rank, step.number, step.phase, _seconds(step.began_ns), _seconds(step.duration_ns)])
+        self.landing.finish(self._manifest() if self.rank == 0 else None)
+
+    def _manifest(self) -> str:
+        mode, said = machine.confidential()
+        if said is not None:
+            (self.landing.folder / "conf_compute.txt").write_text(said, "utf-8")
+        if mode in {"on", "devtools"} and (evidence := machine.attested()) is not None:
+            (self.landing.folder / "attestation.json").write_text(evidence, "utf-8")
+        processor = machine.processor()
+        found = {
+            "cc_mode": mode,
+            "world_size": self.ranks,
+            **machine.gpu(self.device),
+            **machine.software(),
+            "host_cpu": processor.pop("host_cpu"),
+            "warmup_steps_count": 0 if self.is_traced else None,
+            "recording_slowdown_ratio": self.slowdown_ratio,
+            "recorded_at": datetime.fromtimestamp(self.steps[0].began_ns / 1e9, UTC).isoformat(timespec="seconds"),
+        }
+        claims = dict(self.claims)
+        if mode in {"on", "devtools"} and claims.get("regime") == "cc_off":
+            # The driver contradicts it, and which of the regimes this is, it does not say.
+            claims["regime"] = None
+        timed = {f"median_{phase}_step_s": self.median_s(phase) for phase in ("bare", "recorded")}
+        return to_toml({**found, **claims}, {**processor, **timed, **self.extra})
+
+
+def record(
+    landing: str | Path,
+    run_id: str,
+    *,
+    window: Window | None = None,
+    module: torch.nn.Module | None = None,
+    ring: SealedRing | None = None,
+    device: torch.device | str | None = None,
+    is_traced: bool = True,
+    timeout_s: float = 300.0,
+    extra: dict[str, Value] | None = None,
+    **claims: Value,
+) -> Recording:
+    """Record the training loop inside this context into `<landing>/<run_id>/`; `claims` are fields of `run.toml`.
+
+    Rank and world size come from the process group, else from the launcher. With `is_traced=False` a rank takes part
+    without leaving a trace, so that a recording of many ranks stays small.
+    """
+    rank, ranks = _place()
+    known: dict[str, Any] = {}
+    if module is not None:
+        known["parameters_count"] = sum(item.numel() for item in module.parameters() if item.requires_grad)
+        device = device if device is not None else next(module.parameters()).device
+    if dist.is_available() and dist.is_initialized():
+        known["backend"] = dist.get_backend()
+    if ring is not None:
+        known["regime"] = ring.regime
+        known["bucket_cap_mib"] = ring.bucket_cap_mib
+    return Recording(
+        Landing(landing, run_id, rank, ranks, timeout_s),
+        run_id,
+        rank,
+        ranks,
+        window or Window(),
+        {**known, **claims},
+        {**(ring.settings() if ring else {}), **(extra or {})},
+        torch.device(device) if device is not None else None,
+        is_traced,
+    )
+
+
+def _place() -> tuple[int, int]:
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _seconds(nanoseconds: int) -> str:
+    return f"{nanoseconds // 10**9}.{nanoseconds % 10**9:09d}"

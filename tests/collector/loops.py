@@ -1,0 +1,34 @@
+"""Training loops in processes of their own, for tests of what a recording leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import torch
+
+from collector import Window, record
+
+WINDOW = Window(warmup_steps=1, bare_steps=2, recorded_steps=3)
+
+
+def main() -> None:
+    """Train a little under the recorder; end as the second argument says."""
+    landing, ending = sys.argv[1], sys.argv[2]
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with record(landing, "run-1", window=WINDOW, module=model, model="line", regime="cc_off") as recording:
+        for step in range(2 if ending == "short" else WINDOW.total_steps + 1):
+            optimizer.zero_grad()
+            model(torch.ones(4, 8)).sum().backward()
+            optimizer.step()
+            recording.step()
+            if step == WINDOW.total_steps - 1 and ending == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if step == WINDOW.total_steps - 1 and ending == "raise":
+                raise ValueError("the loop broke")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""What the benchmark records on a machine without a GPU lands, conforms and yields pairs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bronze.limits import Limits
+from lake.engines import engine
+from lake.keyring import KeyringFile
+from lake.landing_zone import LandingZone
+from lake.places import Place
+from lake.store import Lake
+from pipelines.progress import Watcher
+from pipelines.run import run
+from tests.collector.ranks import ROOT
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# Gradients of four megabytes under a cap of one: four buckets or five, parts of a quarter of a megabyte.
+BENCH = (
+    *("bench", "--models", "tiny", "--worlds", "3", "--modes", "plain,sealed", "--repeats", "1"),
+    *("--variants", "chains=2+pipelined+direct,bucket_cap_mib=1+pipelined"),
+    *("--warmup", "1", "--bare", "2", "--steps", "3", "--hop-seconds", "0.1", "--device", "cpu"),
+)
+PLAIN, SEALED, AGAIN = "tiny-plain-w3", "tiny-sealed-w3", "tiny-plain-w3-again1"
+DIRECT = "tiny-sealed-w3-chains2-pipelined-direct"
+CAPPED = "tiny-sealed-w3-bucket-cap-mib1-pipelined"
+CAPPED_TWIN = "tiny-plain-w3-bucket-cap-mib1-pipelined"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The benchmark's own words, and the lake that its recordings made."""
+
+    bench: dict[str, Any]
+    printed: str
+    lake: Lake
+
+    def rows(self, table: str, run_id: str) -> pl.DataFrame:
+        """A table's rows of one run."""
+        from assets.catalogue import TABLES
+
+        return self.lake.scan(TABLES[table], [run_id]).collect()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    home = tmp_path_factory.mktemp("bench")
+    words = [sys.executable, "-m", "collector", *BENCH, "--out", str(home)]
+    settings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=ROOT, env=settings, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lake = Lake(Place.of(home / "lake"), KeyringFile(home / "keyring.json", is_made_on_first_use=True))
+    zone = LandingZone(Place.of(home / "landing"))
+    runs = sorted(path.name for path in (home / "landing").iterdir())
+    outcomes = run(lake, zone, Limits(), Watcher(), engine("polars"), runs)
+    assert [outcome.fault for outcome in outcomes if outcome.fault] == []
+    return Recorded(json.loads((home / "bench.json").read_text("utf-8")), done.stdout, lake)
+
+
+def test_the_benchmark_records_every_configuration_and_prints_its_tables(recorded: Recorded) -> None:
+    assert recorded.bench["faults"] == {}
+    assert {*recorded.bench["results"]} == {PLAIN, SEALED, AGAIN, DIRECT, CAPPED, CAPPED_TWIN}
+    assert "| tiny | 3 | - |" in recorded.printed
+    assert "no run was inside a TEE" in recorded.printed
+
+
+def test_a_sealed_run_and_its_twin_are_a_pair_with_a_noise_floor(recorded: Recorded) -> None:
+    (pair,) = recorded.rows("gold.pairs", SEALED).to_dicts()
+    assert (pair["baseline_run_id"], pair["paired_by"], pair["caveat"], pair["reason"]) == (
+        PLAIN,
+        "manifest",
+        None,
+        None,
+    )
+    (overhead,) = recorded.rows("gold.step_overhead", SEALED).to_dicts()
+    assert overhead["slowdown_ratio"] > 0
+    assert overhead["noise_floor_fraction"] is not None
+
+
+@pytest.mark.parametrize(("run_id", "twin"), [(DIRECT, PLAIN), (CAPPED, CAPPED_TWIN)])
+def test_variants_pair_with_the_plain_ring_of_the_same_bucket_cap(recorded: Recorded, run_id: str, twin: str) -> None:
+    (pair,) = recorded.rows("gold.pairs", run_id).to_dicts()
+    assert (pair["baseline_run_id"], pair["caveat"]) == (twin, None)
+
+
+@pytest.mark.parametrize("run_id", [SEALED, DIRECT, CAPPED])
+def test_every_hop_of_a_sealed_run_is_seen_sealed(recorded: Recorded, run_id: str) -> None:
+    found = recorded.rows("silver.crossings", run_id)
+    hops = found.filter(found["path"] == "hook")
+    assert len(hops) > 0
+    assert hops["violation"].drop_nulls().to_list() == []
+    assert set(hops["sealed_by"]) == {"software_hook"}
+    assert set(hops["seal_evidence"]) == {"measured"}
+    assert hops["sealed_message_count"].to_list() == hops["message_count"].to_list()
+    assert min(hops["seal_ns"]) > 0
+    assert min(hops["open_ns"]) > 0
+    (said,) = recorded.rows("silver.runs", run_id).to_dicts()
+    assert (said["agreement"], said["contradictions"], said["conflicts"]) == ("agrees", None, None)
+
+
+@pytest.mark.parametrize("run_id", [PLAIN, SEALED, DIRECT, CAPPED])
+def test_all_ranks_together_send_each_bucket_around_however_it_is_cut(recorded: Recorded, run_id: str) -> None:
+    """Four thirds of the bucket a rank, by the hops' own sizes."""
+    found = recorded.rows("silver.crossings", run_id)
+    hops = found.filter(found["path"] == "hook")
+    assert 3 * hops["payload_bytes"].sum() == 4 * hops["buffer_bytes"].sum()
+    assert set(hops["size_evidence"]) == {"measured"}
+
+
+def test_the_plain_twin_seals_nothing(recorded: Recorded) -> None:
+    found = recorded.rows("silver.crossings", PLAIN)
+    assert set(found.filter(found["path"] == "hook")["sealed_by"]) == {"none"}
+    assert recorded.rows("gold.time_breakdown", PLAIN)["crypto_whole_ns"].sum() == 0
+
+
+def test_the_time_that_sealing_took_is_in_the_breakdown_of_every_step(recorded: Recorded) -> None:
+    found = recorded.rows("gold.time_breakdown", SEALED)
+    assert len(found) == 3 * 3
+    assert min(found["crypto_whole_ns"]) > 0
+
+
+def test_the_manifest_says_what_recording_itself_cost(recorded: Recorded) -> None:
+    (said,) = recorded.rows("silver.runs", SEALED).to_dicts()
+    assert said["recording_slowdown_ratio"] > 0
+    assert (said["model"], said["parameters_count"], said["world_size"]) == ("tiny", 1055754, 3)
+    assert (said["regime"], said["backend"], said["bucket_cap_mib"]) == ("sw_per_hop_aesgcm", "gloo", 25.0)

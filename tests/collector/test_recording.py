@@ -1,0 +1,248 @@
+"""A recording lands whole or not at all, and says what it knows in the manifest's own words."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bronze import manifest
+from collector.device import cc_mode_of
+from collector.errors import CollectorError, RecordingRefused
+from collector.landing import Landing
+from collector.manifest import to_toml
+from collector.plan import planned, settings_of
+from collector.recording import Window
+from tests.collector.ranks import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WINDOW = Window(warmup_steps=1, bare_steps=2, recorded_steps=3)
+# Ways to end before the recording is whole, and what is said of it.
+MIDDLES = {
+    "kill": "",
+    "raise": "the loop broke",
+    "short": "the loop ended after 2 steps and recording begins after 4",
+}
+
+
+SCRIPT = """
+import sys
+import torch
+
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+"""
+
+
+@dataclass(frozen=True)
+class Looped:
+    """What a loop left in its landing zone, and how it ended."""
+
+    landing: Path
+    status: int
+    said: str
+
+
+@pytest.fixture(scope="module")
+def looped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Looped]:
+    """Loops that end in every way, all at once: most of their time is the import of torch."""
+    settings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    started = {}
+    for ending in ("well", *MIDDLES):
+        landing = tmp_path_factory.mktemp(ending)
+        words = [sys.executable, "-m", "tests.collector.loops", str(landing), ending]
+        process = subprocess.Popen(
+            words, cwd=ROOT, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        started[ending] = (landing, process)
+    landing = tmp_path_factory.mktemp("script")
+    (landing / "train.py").write_text(SCRIPT, "utf-8")
+    command = [sys.executable, "-m", "collector", "run", "--landing", str(landing / "zone"), "--run-id", "run-1"]
+    command += ["--set", "model=line", "--set", "batch_size=4", "--warmup", "1", "--bare", "1", "--steps", "2"]
+    process = subprocess.Popen(
+        [*command, str(landing / "train.py"), "6"],
+        cwd=ROOT,
+        env=settings,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    started["script"] = (landing / "zone", process)
+    found = {}
+    for ending, (landing, process) in started.items():
+        _, said = process.communicate(timeout=200)
+        found[ending] = Looped(landing, process.returncode, said)
+    return found
+
+
+def _visible(landing: Path) -> list[str]:
+    """What a reader of the landing zone takes for runs."""
+    return [path.name for path in landing.iterdir() if not path.name.startswith(".")] if landing.exists() else []
+
+
+def test_a_recording_holds_trace_step_times_and_a_manifest_that_the_pipeline_accepts(
+    looped: dict[str, Looped],
+) -> None:
+    done = looped["well"]
+    assert done.status == 0, done.said
+    folder = done.landing / "run-1"
+    assert {path.name for path in folder.iterdir()} == {"run.toml", "run-1-r0.json.gz", "steps-r0.csv"}
+    assert list(done.landing.iterdir()) == [folder]
+    said = manifest.parse((folder / "run.toml").read_bytes(), "run.toml")
+    assert said.claims.items() >= {"model": "line", "regime": "cc_off", "world_size": 1, "parameters_count": 9}.items()
+    assert float(said.claims["recording_slowdown_ratio"]) > 0
+    assert said.extra["median_bare_step_s"] > 0
+    rows = list(csv.DictReader((folder / "steps-r0.csv").read_text("utf-8").splitlines()))
+    phases = ["warmup", "bare", "bare", "settling", "recorded", "recorded", "recorded", "after"]
+    assert [row["phase"] for row in rows] == phases
+    starts = [float(row["began_epoch_s"]) for row in rows]
+    assert starts == sorted(starts)
+    with gzip.open(folder / "run-1-r0.json.gz") as file:
+        names = [event["name"] for event in json.load(file)["traceEvents"]]
+    assert [name for name in names if name.startswith("ProfilerStep#")] == [
+        f"ProfilerStep#{step}" for step in (4, 5, 6)
+    ]
+
+
+def test_a_script_is_recorded_without_a_change_to_it(looped: dict[str, Looped]) -> None:
+    done = looped["script"]
+    assert done.status == 0, done.said
+    folder = done.landing / "run-1"
+    assert {path.name for path in folder.iterdir()} == {"run.toml", "run-1-r0.json.gz", "steps-r0.csv"}
+    said = manifest.parse((folder / "run.toml").read_bytes(), "run.toml")
+    assert (said.claims["model"], said.claims["batch_size"]) == ("line", 4)
+    assert len((folder / "steps-r0.csv").read_text("utf-8").splitlines()) == 1 + 6
+
+
+@pytest.mark.parametrize("ending", MIDDLES)
+def test_a_loop_that_ends_in_the_middle_lands_nothing_and_says_why(looped: dict[str, Looped], ending: str) -> None:
+    done = looped[ending]
+    assert done.status != 0
+    assert _visible(done.landing) == []
+    assert MIDDLES[ending] in done.said
+    # Only who is killed cannot clean up; what is left bears a name that is no run's.
+    assert (list(done.landing.iterdir()) == []) == (ending != "kill")
+
+
+# -- ranks that share a directory ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Landing]:
+    """Two ranks' views of one directory, before a process group is there."""
+    monkeypatch.setenv("MASTER_PORT", "29999")
+    return [Landing(tmp_path / "landing", "run-1", rank, 2, timeout_s=0.4) for rank in (0, 1)]
+
+
+def test_the_directory_appears_when_the_last_rank_is_done_with_its_manifest_in_it(
+    pair: list[Landing], tmp_path: Path
+) -> None:
+    for rank, landing in enumerate(pair):
+        (landing.folder / f"{rank}.csv").write_text("x", "utf-8")
+    late = threading.Timer(0.1, pair[1].finish, [None])
+    late.start()
+    pair[0].finish("schema = 1\n")
+    late.join()
+    assert {path.name for path in (tmp_path / "landing" / "run-1").iterdir()} == {"0.csv", "1.csv", "run.toml"}
+    assert _visible(tmp_path / "landing") == ["run-1"]
+
+
+def test_a_rank_that_failed_keeps_the_run_from_landing(pair: list[Landing], tmp_path: Path) -> None:
+    pair[1].fail()
+    with pytest.raises(RecordingRefused, match="rank 1 failed, so nothing was landed"):
+        pair[0].finish("schema = 1\n")
+    assert list((tmp_path / "landing").iterdir()) == []
+    with pytest.raises(RecordingRefused, match="rank 0 gave the recording up"):
+        pair[1].finish(None)
+
+
+def test_a_rank_that_never_comes_keeps_the_run_from_landing(pair: list[Landing], tmp_path: Path) -> None:
+    with pytest.raises(RecordingRefused, match=r"rank 1 did not finish its files in 0\.4 s"):
+        pair[0].finish("schema = 1\n")
+    assert list((tmp_path / "landing").iterdir()) == []
+
+
+def test_a_run_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "run-1").mkdir()
+    with pytest.raises(RecordingRefused, match="is there already"):
+        Landing(tmp_path, "run-1", 0, 1, 1)
+
+
+@pytest.mark.parametrize("name", ["", ".run", "a/b", "../a", "a b", "x" * 129])
+def test_a_run_id_that_the_landing_zone_would_refuse_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(RecordingRefused, match="run id: expected"):
+        Landing(tmp_path, name, 0, 1, 1)
+
+
+# -- words --------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_recorder_writes_the_pipeline_reads_back() -> None:
+    claims: dict[str, str | int | float | None] = {
+        "model": 'odd "name"\n\x7f\\ü',
+        "batch_size": 3,
+        "bucket_cap_mib": 25.0,
+        "regime": "cc_off",
+        "gpu": None,
+    }
+    extra = {"ring_direct": True, "step_s": 0.1}
+    found = manifest.parse(to_toml(claims, extra).encode(), "run.toml")
+    assert found.claims == {name: value for name, value in claims.items() if value is not None}
+    assert found.extra == extra
+
+
+@pytest.mark.parametrize(
+    ("said", "mode"),
+    [
+        ("==============NVSMI CONF-COMPUTE LOG==============\n\n    CC State                   : ON\n", "on"),
+        ("    CC State                   : OFF\n    Multi-GPU Mode             : None\n", "off"),
+        ("CC status: ON\nDevTools Mode : ON\n", "devtools"),
+        ("    CC State : ON\n    DevTools Mode : OFF\n", "on"),
+        ("No devices were found\n", None),
+        ("    CC State : PERHAPS\n", None),
+    ],
+)
+def test_the_mode_is_read_from_the_drivers_words_and_never_guessed(said: str, mode: str | None) -> None:
+    assert cc_mode_of(said) == mode
+
+
+def test_steps_fall_into_their_phases() -> None:
+    assert [WINDOW.phase(step) for step in range(8)] == [
+        *("warmup", "bare", "bare", "settling", "recorded", "recorded", "recorded", "after")
+    ]
+    assert WINDOW.total_steps == 7
+
+
+def test_every_sealed_run_is_planned_after_a_twin_of_its_own_bucket_cap() -> None:
+    found = planned(
+        ["a", "b"], [1, 2], ["native", "plain", "sealed"], 2, ["chains=2+direct", "bucket_cap_mib=4"], ["b"], [2]
+    )
+    ids = [item.run_id for item in found]
+    assert len({*ids}) == len(ids) == 2 * 2 * 5 + 3
+    for place, item in enumerate(found):
+        if item.mode == "sealed":
+            assert item.baseline in ids[:place]
+            twin = found[ids.index(item.baseline)]
+            assert twin.ring.get("bucket_cap_mib") == item.ring.get("bucket_cap_mib")
+        if item.repeat_of:
+            assert item.repeat_of in ids[:place]
+
+
+def test_a_variant_that_is_none_is_refused() -> None:
+    assert settings_of("chains=4+pipelined+direct") == {"chains": 4, "pipelined": True, "direct": True}
+    with pytest.raises(CollectorError, match="expected chains=K, pipelined, direct or bucket_cap_mib=M"):
+        settings_of("chains=4+pipelines")

@@ -1,0 +1,123 @@
+"""The ring between real processes: the same gradients whichever way they travel, and no way to change them unseen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.collector.ranks import VARIANTS, spawned
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    Seen = list[dict[str, Any]]
+
+_SIZES = 5
+# Elements that the scenario reduces, and their bytes.
+_BYTES = [4, 3 * 8, 4099 * 4, 50_001 * 4, 777 * 2]
+SEALED = [name for name in VARIANTS if not name.startswith("plain")]
+FORWARDED = [name for name, settings in VARIANTS.items() if settings.get("direct")]
+WHOLE = [name for name, settings in VARIANTS.items() if not settings.get("pipelined")]
+
+
+@pytest.fixture(scope="module", params=[2, 4], ids=["two ranks", "four ranks"])
+def reduced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """What each rank saw when all variants reduced the same tensors."""
+    return spawned("sums", request.param, tmp_path_factory.mktemp("sums"))
+
+
+@pytest.fixture(scope="module")
+def meddled(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """What each of three ranks was told when somebody meddled with the link into rank 1."""
+    return spawned("faults", 3, tmp_path_factory.mktemp("faults"))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_gives_the_plain_rings_gradients_bit_for_bit(reduced: Seen, variant: str) -> None:
+    assert [rank[variant]["equals_plain"] for rank in reduced] == [[True] * _SIZES] * len(reduced)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_gives_gloos_gradients_within_rounding(reduced: Seen, variant: str) -> None:
+    assert [rank[variant]["is_near_gloo"] for rank in reduced] == [[True] * _SIZES] * len(reduced)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_all_ranks_together_send_every_bucket_around_twice_less_one_share(reduced: Seen, variant: str) -> None:
+    sent = sum(rank[variant]["payload_bytes"] for rank in reduced)
+    assert sent == 2 * (len(reduced) - 1) * sum(_BYTES)
+
+
+@pytest.mark.parametrize("variant", SEALED)
+def test_what_is_sent_is_sealed_or_relayed_and_what_comes_is_opened(reduced: Seen, variant: str) -> None:
+    for rank in reduced:
+        seen = rank[variant]
+        assert seen["sealed_bytes"] + seen["relayed_bytes"] == seen["payload_bytes"]
+    opened = sum(rank[variant]["opened_bytes"] for rank in reduced)
+    assert opened == sum(rank[variant]["payload_bytes"] for rank in reduced)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_only_direct_forwarding_relays_and_it_relays_all_but_the_first_hop(reduced: Seen, variant: str) -> None:
+    ranks = len(reduced)
+    relayed = sum(rank[variant]["relayed_bytes"] for rank in reduced)
+    assert relayed == ((ranks - 2) * sum(_BYTES) if variant in FORWARDED else 0)
+
+
+def test_a_message_is_cut_into_chunks_only_where_transfer_and_sealing_are_to_overlap(reduced: Seen) -> None:
+    counts = {variant: reduced[0][variant]["messages"] for variant in VARIANTS}
+    assert len({counts[variant] for variant in WHOLE}) == 1
+    assert all(counts[variant] > 2 * counts["plain"] for variant in VARIANTS if variant not in WHOLE)
+
+
+def test_training_with_the_hook_takes_the_course_of_gloos_training(reduced: Seen) -> None:
+    for rank in reduced:
+        losses = rank["training"]
+        assert losses["all-three"] == losses["plain"]
+        assert losses["plain"] == pytest.approx(losses["gloo"], rel=1e-5)
+        assert losses["plain"][-1] < losses["plain"][0]
+
+
+# -- somebody on the wire -----------------------------------------------------------------------------------------
+
+_TAMPERED = "does not authenticate: it was changed on its way"
+_MISPLACED = "a message was replayed, reordered, dropped or spliced"
+ANSWERS = {
+    "tamper": _TAMPERED,
+    "tamper with the header": _MISPLACED,
+    "tamper with chains": _TAMPERED,
+    "tamper with what is relayed": _TAMPERED,
+    "replay": _MISPLACED,
+    "splice": _TAMPERED,
+    "reorder": _MISPLACED,
+    "drop": _MISPLACED,
+    "silence": "it was dropped, or rank ",
+    "drop one of many": _MISPLACED,
+    "cut": " lost rank ",
+    "wrong key": "the process at the other end of the link is not rank 1",
+}
+
+
+@pytest.mark.parametrize("way", ANSWERS)
+def test_meddling_ends_training_on_every_rank_with_its_reason_within_seconds(meddled: Seen, way: str) -> None:
+    for rank in meddled:
+        assert ANSWERS[way] in rank[way]["answer"]
+        assert rank[way]["seconds"] < 6
+
+
+def test_somebody_who_passes_everything_on_is_not_noticed(meddled: Seen) -> None:
+    assert [rank["passing"]["answer"] for rank in meddled] == ["nothing was noticed"] * 3
+
+
+def test_every_way_of_meddling_was_tried(meddled: Seen) -> None:
+    assert {*meddled[0]} == {*ANSWERS, "passing"}
+
+
+def test_a_rank_that_dies_ends_the_others_backward_with_its_name_within_seconds(tmp_path: Path) -> None:
+    first, dead, last = spawned("death", 3, tmp_path)
+    assert dead == {"status": 9}
+    for rank in (first, last):
+        assert "rank 2 lost rank 1" in rank["answer"] or "rank 0 lost rank 1" in rank["answer"]
+        assert rank["seconds"] < 5
+        assert rank["step"] == 3
