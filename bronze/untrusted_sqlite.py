@@ -1,0 +1,69 @@
+"""A database that someone else wrote, opened to be read and for nothing else."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from bronze.careful_cut import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+MAGIC = b"SQLite format 3\x00"
+_FUNCTIONS = {"count"}
+_LISTING = {"sqlite_master", "sqlite_schema"}
+# What one value, one statement and one program may take; nothing can be attached.
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 16 << 20,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 1 << 16,
+    sqlite3.SQLITE_LIMIT_COLUMN: 2000,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 16,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 1,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+
+
+def opened(path: Path, tables: Collection[str]) -> sqlite3.Connection:
+    """Open a file that never changes; only these tables may be read, and no view, trigger or function may run."""
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False
+    )
+    for limit, most in _LIMITS.items():
+        connection.setlimit(limit, most)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA query_only = ON")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.execute("PRAGMA mmap_size = 0")
+    connection.text_factory = printable
+    known = {name.casefold() for name in tables} | _LISTING
+
+    def allowed(action: int, one: str | None, two: str | None, _database: str | None, inside: str | None) -> int:
+        is_ours = inside is None and (
+            action == sqlite3.SQLITE_SELECT
+            or (action == sqlite3.SQLITE_READ and (one or "").casefold() in known)
+            or (action == sqlite3.SQLITE_FUNCTION and (two or "").casefold() in _FUNCTIONS)
+        )
+        return sqlite3.SQLITE_OK if is_ours else sqlite3.SQLITE_DENY
+
+    connection.set_authorizer(allowed)
+    return connection
+
+
+def plain_tables(connection: sqlite3.Connection) -> dict[str, str]:
+    """All tables and views by name, and what each is: a `table`, a `view`, or a `virtual` table."""
+    found: dict[str, str] = {}
+    for name, kind, sql in connection.execute("SELECT name, type, sql FROM sqlite_master"):
+        if isinstance(name, str) and kind in {"table", "view"}:
+            is_virtual = "virtual" in str(sql or "")[:32].casefold()
+            found[name] = "virtual" if is_virtual else str(kind)
+    return found
+
+
+def shown(value: Any) -> Any:
+    """A value as JSON can hold it: bytes as hexadecimal text, at most some of them."""
+    return {"blob": value[:1024].hex(), "length": len(value)} if isinstance(value, bytes) else value
