@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Header names as tools write them: a name, and a unit in round or square brackets.
 _HEADER = re.compile(r"(.*?)\s*[(\[]([^()\[\]]{1,24})[)\]]\s*")
+_MOST_HEADER = 256
 _SPACES = re.compile(r"[\s_]+")
 _SECOND_NS = 1_000_000_000
 _UNITS = {
@@ -23,7 +24,7 @@ _UNITS = {
         "ns": 1,
         "us": 1_000,
         "μs": 1_000,
-        "µs": 1_000,  # noqa: RUF001 - the micro sign and the Greek letter look alike, and both occur
+        "µs": 1_000,  # the micro sign and the Greek letter look alike, and both occur
         "ms": 1_000_000,
         "s": _SECOND_NS,
         "sec": _SECOND_NS,
@@ -93,6 +94,8 @@ class Map:
 
     def _field(self, cell: str) -> tuple[Field | None, str]:
         """The field of a header cell, by the whole cell first: `Thput (img/s)` has its unit in its name."""
+        if len(cell) > _MOST_HEADER:
+            return None, ""
         known = self._by_source.get(spelled(cell))
         parted = _HEADER.fullmatch(cell)
         if known is not None or parted is None:

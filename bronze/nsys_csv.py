@@ -95,5 +95,4 @@ class NsysCsvReader(RecordReader):
         if columns.get("payload_bytes") is not None:
             columns["is_payload_rounded"] = self._is_rounded
         columns |= {"offset_bytes": record.offset, "report": report, "args": cells.as_json(left)}
-        self.residue_count += bool(left)
         self.add(nsys_events.TABLE, columns, len(record.data))

@@ -1,4 +1,4 @@
-"""One row per row of an Nsight Systems export: an API call, a GPU operation, a launch with its kernel, an annotation."""
+"""One row per row of an Nsight Systems export: an API call, a GPU operation, a launch and its kernel, an annotation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,11 @@ TABLE = Table(
         ),
         text("report", "The report of `nsys stats`, or the table of the export.", one_of=REPORTS),
         text("name", "API call, kernel, copy or annotation, as the source spells it.", nullable=True),
-        int64("start_ns", "Start since the session began, exact; of a launch with its kernel: the kernel's.", nullable=True),
+        int64(
+            "start_ns",
+            "Start since the session began, exact; of a launch with its kernel: the kernel's.",
+            nullable=True,
+        ),
         int64("duration_ns", "Duration, exact; negative where the source says so.", nullable=True),
         int64(
             "ts_ns",
@@ -62,7 +66,11 @@ TABLE = Table(
             nullable=True,
         ),
         text("copy_kind", "Direction of a copy, as the export's own names have it, else its number.", nullable=True),
-        text("source_memory", "Kind of memory that was read, as the source says it (under CC: not what it is).", nullable=True),
+        text(
+            "source_memory",
+            "Kind of memory that was read, as the source says it (under CC: not what it is).",
+            nullable=True,
+        ),
         text("target_memory", "Kind of memory that was written, as the source says it.", nullable=True),
         text("api_name", "API call that launched the kernel.", nullable=True),
         int64("api_start_ns", "Start of that call since the session began.", nullable=True),

@@ -1,10 +1,9 @@
-"""The reader of Nsight Systems' SQLite export: declared tables only, names by their ids, wrong types kept and not believed."""
+"""The reader of Nsight Systems' SQLite export: declared tables only, wrong types kept and not believed."""
 
 from __future__ import annotations
 
 import math
 import sqlite3
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bronze import cells, nsys_events, untrusted_sqlite
@@ -14,7 +13,7 @@ from bronze.records import RecordReader
 from lake.errors import EvidenceRejected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 VERSION = 1
@@ -72,6 +71,7 @@ _LABELLED = {
 # A global id holds the process in its upper and the thread in its lower 24 bits.
 _ID_BITS = 24
 _ID_MASK = (1 << _ID_BITS) - 1
+_REMEMBERED, _SHORT = 1 << 15, 1 << 12
 
 
 class NsysSqliteReader(RecordReader):
@@ -108,7 +108,7 @@ class NsysSqliteReader(RecordReader):
             if present.get(name) == "table":
                 self._around(database, name)
         self._labels = {name: self._labels_of(database, name, present) for name in _LABELS}
-        names = _names(database) if present.get("StringIds") == "table" else lambda _: None
+        names = _names(database) if present.get("StringIds") == "table" else _nameless
         for name in _EVENTS:
             if name in present and present[name] != "table":
                 self.report(stretch(0, 0, f"{name} is a {present[name]}, not a table: it is not run", b""))
@@ -143,7 +143,7 @@ class NsysSqliteReader(RecordReader):
             return {}
         return {key: label for key, label in found if isinstance(key, int) and isinstance(label, str)}
 
-    def _rows(self, database: sqlite3.Connection, name: str, names: Any) -> Iterator[None]:
+    def _rows(self, database: sqlite3.Connection, name: str, names: Callable[[object], str | None]) -> Iterator[None]:
         """Every row of a table; where it breaks off, how many rows are missing."""
         read = 0
         try:
@@ -164,7 +164,7 @@ class NsysSqliteReader(RecordReader):
         except sqlite3.Error:
             return "rows"
 
-    def _take(self, table: str, found: dict[str, Any], names: Any) -> None:
+    def _take(self, table: str, found: dict[str, Any], names: Callable[[object], str | None]) -> None:
         row: dict[str, Any] = {"report": table}
         left = {key: value for key, value in found.items() if value is not None}
         for key, column in _WHOLE.items():
@@ -192,7 +192,6 @@ class NsysSqliteReader(RecordReader):
             row["result"] = str(result)
             del left["returnValue"]
         row["args"] = cells.as_json({key: _plainly(value) for key, value in left.items()})
-        self.residue_count += bool(left)
         self.add(nsys_events.TABLE, row, 256 + len(row["args"] or "") + len(row.get("name") or ""))
 
     def _timed(self, row: dict[str, Any], left: dict[str, Any]) -> None:
@@ -224,18 +223,28 @@ def _moved(left: dict[str, Any], key: str) -> int | None:
     return value
 
 
-def _names(database: sqlite3.Connection) -> Any:
-    """What an id stands for, by the export's own table of strings."""
+def _nameless(_key: object) -> None:
+    return None
 
-    @lru_cache(maxsize=1 << 14)
-    def named(key: int) -> str | None:
+
+def _names(database: sqlite3.Connection) -> Callable[[object], str | None]:
+    """What an id stands for, by the export's own table of strings; only some short ones are remembered."""
+    known: dict[int, str | None] = {}
+
+    def named(key: object) -> str | None:
+        number = fitting(key)
+        if number is None or number in known:
+            return None if number is None else known[number]
         try:
-            found = database.execute(_STRING, (key,)).fetchone()
+            found = database.execute(_STRING, (number,)).fetchone()
         except sqlite3.Error:
             return None
-        return found[1] if found is not None and found[0] == key and isinstance(found[1], str) else None
+        name = found[1] if found is not None and found[0] == number and isinstance(found[1], str) else None
+        if len(known) < _REMEMBERED and len(name or "") < _SHORT:
+            known[number] = name
+        return name
 
-    return lambda key: None if fitting(key) is None else named(key)
+    return named
 
 
 def _plainly(value: Any) -> Any:

@@ -17,7 +17,7 @@ _FUNCTIONS = {"count"}
 _LISTING = {"sqlite_master", "sqlite_schema"}
 # What one value, one statement and one program may take; nothing can be attached.
 _LIMITS = {
-    sqlite3.SQLITE_LIMIT_LENGTH: 16 << 20,
+    sqlite3.SQLITE_LIMIT_LENGTH: 1 << 20,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 1 << 16,
     sqlite3.SQLITE_LIMIT_COLUMN: 2000,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 16,

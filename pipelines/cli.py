@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from lake.attestation_keys import AttestationKeys
     from lake.store import Lake
     from pipelines.run import Outcome
     from pipelines.settings import Settings
@@ -109,7 +110,7 @@ def status(chosen: Settings) -> None:
     from pipelines import show
     from pipelines import status as states
 
-    found = states.status(_lake(chosen), LandingZone(chosen.landing))
+    found = states.status(_lake(chosen), LandingZone(chosen.landing), _keys(chosen))
     if not found.lines and not found.notes:
         click.echo(f"nothing in {chosen.landing} yet: land a run with `teetotal land`, or try `teetotal demo`")
         return
@@ -278,6 +279,13 @@ The tables are a Delta lake in {chosen.lake}. Look around:
     )
 
 
+def _keys(chosen: Settings) -> AttestationKeys:
+    """The keys that attestations are verified with, read when they are needed."""
+    from lake.attestation_keys import loaded
+
+    return loaded(chosen.attestation_keys)
+
+
 def _run(chosen: Settings, run_ids: Sequence[str], *, engine: str = _ENGINES[0], full: bool = False) -> list[Outcome]:
     """Run, and say in a line what became of each run."""
     from lake import engines
@@ -293,6 +301,7 @@ def _run(chosen: Settings, run_ids: Sequence[str], *, engine: str = _ENGINES[0],
         watcher,
         engines.engine(engine),
         run_ids,
+        keys=_keys(chosen),
         full=full,
     )
     for outcome in outcomes:

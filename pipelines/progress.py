@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from bronze.land import Progress as Told
+    from bronze.read_file import Progress as Told
     from lake.landing_zone import LandedFile
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from assets import bronze, gold, silver
+from lake.attestation_keys import NO_KEYS, AttestationKeys
 from lake.errors import EvidenceRejected, LakeError, nearest
 from lake.identity import slug
 
@@ -42,6 +43,7 @@ def run(
     run_ids: Sequence[str] = (),
     *,
     full: bool = False,
+    keys: AttestationKeys = NO_KEYS,
 ) -> list[Outcome]:
     """Materialise the runs that were named, or all; a fresh one is left alone unless `full`."""
     complete, _ = zone.run_ids()
@@ -49,7 +51,7 @@ def run(
         if slug(run_id) not in complete:
             raise EvidenceRejected(f"no run {run_id!r} in {zone.place}", nearest(run_id, complete))
     wanted = list(run_ids) or complete
-    landed = set() if full else bronze.fresh(lake, zone, wanted)
+    landed = set() if full else bronze.fresh(lake, zone, wanted, keys)
     conformed = set() if full else silver.fresh(lake, landed)
     measured = set() if full else gold.fresh(lake, conformed)
     outcomes = []
@@ -58,7 +60,7 @@ def run(
             outcomes.append(Outcome(run_id, is_skipped=True))
             continue
         try:
-            written = [] if run_id in landed else _tried(partial(_land, lake, zone, limits, watcher, run_id))
+            written = [] if run_id in landed else _tried(partial(_land, lake, zone, limits, watcher, run_id, keys))
             written += [] if run_id in conformed else _tried(partial(silver.materialise, lake, run_id, engine))
             written += _tried(partial(gold.materialise, lake, run_id, engine))
             outcomes.append(Outcome(run_id, tuple(written)))
@@ -69,9 +71,11 @@ def run(
     return outcomes
 
 
-def _land(lake: Lake, zone: LandingZone, limits: Limits, watcher: Watcher, run_id: str) -> list[Written]:
+def _land(
+    lake: Lake, zone: LandingZone, limits: Limits, watcher: Watcher, run_id: str, keys: AttestationKeys
+) -> list[Written]:
     with watcher.files(zone.files(run_id)) as progress:
-        return bronze.materialise(lake, zone, run_id, limits, progress)
+        return bronze.materialise(lake, zone, run_id, limits, progress, keys)
 
 
 def _tried(work: Callable[[], list[Written]]) -> list[Written]:

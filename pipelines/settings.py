@@ -28,6 +28,7 @@ class Settings:
     landing: Place
     limits: Limits
     keyring: KeyringSource
+    attestation_keys: Path | None = None
 
 
 def settings(
@@ -45,7 +46,12 @@ def settings(
         landing=Place.of(landing or known.get("TEETOTAL_LANDING") or "data/landing", options),
         limits=_limits(known),
         keyring=_keyring(place, keyring, known),
+        attestation_keys=_path(known.get("TEETOTAL_ATTESTATION_KEYS")),
     )
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text).expanduser().resolve() if text and text.strip() else None
 
 
 def _keyring(lake: Place, typed: str | None, known: Mapping[str, str]) -> KeyringSource:
