@@ -6,7 +6,7 @@ import math
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from bronze import cells, nsys_events, untrusted_sqlite
+from bronze import cells, nsys_events, nsys_tables, untrusted_sqlite
 from bronze.careful_cut import stretch
 from bronze.decimals import fitting
 from bronze.records import RecordReader
@@ -17,30 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VERSION = 1
-_EVENTS = {
-    "CUPTI_ACTIVITY_KIND_KERNEL": "SELECT * FROM CUPTI_ACTIVITY_KIND_KERNEL",
-    "CUPTI_ACTIVITY_KIND_MEMCPY": "SELECT * FROM CUPTI_ACTIVITY_KIND_MEMCPY",
-    "CUPTI_ACTIVITY_KIND_MEMSET": "SELECT * FROM CUPTI_ACTIVITY_KIND_MEMSET",
-    "CUPTI_ACTIVITY_KIND_RUNTIME": "SELECT * FROM CUPTI_ACTIVITY_KIND_RUNTIME",
-    "CUPTI_ACTIVITY_KIND_DRIVER": "SELECT * FROM CUPTI_ACTIVITY_KIND_DRIVER",
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": "SELECT * FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "SELECT * FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-    "CUPTI_ACTIVITY_KIND_OVERHEAD": "SELECT * FROM CUPTI_ACTIVITY_KIND_OVERHEAD",
-    "NVTX_EVENTS": "SELECT * FROM NVTX_EVENTS",
-    "PROFILER_OVERHEAD": "SELECT * FROM PROFILER_OVERHEAD",
-}
-_COUNTS = {
-    "CUPTI_ACTIVITY_KIND_KERNEL": "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL",
-    "CUPTI_ACTIVITY_KIND_MEMCPY": "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY",
-    "CUPTI_ACTIVITY_KIND_MEMSET": "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_MEMSET",
-    "CUPTI_ACTIVITY_KIND_RUNTIME": "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME",
-    "CUPTI_ACTIVITY_KIND_DRIVER": "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_DRIVER",
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-    "CUPTI_ACTIVITY_KIND_OVERHEAD": "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_OVERHEAD",
-    "NVTX_EVENTS": "SELECT count(*) FROM NVTX_EVENTS",
-    "PROFILER_OVERHEAD": "SELECT count(*) FROM PROFILER_OVERHEAD",
-}
 # What stands around the events: a few rows each, kept in the envelope.
 _AROUND = {
     "TARGET_INFO_SESSION_START_TIME": "SELECT * FROM TARGET_INFO_SESSION_START_TIME LIMIT 100",
@@ -54,7 +30,7 @@ _LABELS = {
 }
 # By row id, which is the id in every real export and found at once in any other.
 _STRING = "SELECT id, value FROM StringIds WHERE rowid = ?"
-_DECLARED = {*_EVENTS, *_AROUND, *_LABELS, "StringIds"}
+_DECLARED = {*nsys_tables.EVENTS, *_AROUND, *_LABELS, "StringIds"}
 _WHOLE = {
     "correlationId": "correlation_id",
     "deviceId": "device_id",
@@ -85,20 +61,16 @@ class NsysSqliteReader(RecordReader):
 
     def _read(self) -> Iterator[None]:
         try:
-            database = untrusted_sqlite.opened(self._path, _DECLARED)
+            database, present = untrusted_sqlite.opened(self._path, _DECLARED)
         except sqlite3.Error as error:
             raise EvidenceRejected(f"it is an SQLite file that cannot be opened: {error}") from error
         try:
-            yield from self._tables(database)
+            yield from self._tables(database, present)
         finally:
             database.close()
 
-    def _tables(self, database: sqlite3.Connection) -> Iterator[None]:
-        try:
-            present = untrusted_sqlite.plain_tables(database)
-        except sqlite3.Error as error:
-            raise EvidenceRejected(f"it is an SQLite file whose tables cannot be listed: {error}") from error
-        if present.keys().isdisjoint(_EVENTS):
+    def _tables(self, database: sqlite3.Connection, present: dict[str, str]) -> Iterator[None]:
+        if present.keys().isdisjoint(nsys_tables.EVENTS):
             raise EvidenceRejected(
                 "it is an SQLite database without a table of an Nsight Systems export",
                 "export with `nsys export --type sqlite`",
@@ -109,9 +81,9 @@ class NsysSqliteReader(RecordReader):
                 self._around(database, name)
         self._labels = {name: self._labels_of(database, name, present) for name in _LABELS}
         names = _names(database) if present.get("StringIds") == "table" else _nameless
-        for name in _EVENTS:
+        for name in nsys_tables.EVENTS:
             if name in present and present[name] != "table":
-                self.report(stretch(0, 0, f"{name} is a {present[name]}, not a table: it is not run", b""))
+                self.report(stretch(0, 0, f"{name} is a {present[name]}, no plain table: it is not run", b""))
             elif name in present:
                 yield from self._rows(database, name, names)
 
@@ -144,25 +116,14 @@ class NsysSqliteReader(RecordReader):
         return {key: label for key, label in found if isinstance(key, int) and isinstance(label, str)}
 
     def _rows(self, database: sqlite3.Connection, name: str, names: Callable[[object], str | None]) -> Iterator[None]:
-        """Every row of a table; where it breaks off, how many rows are missing."""
-        read = 0
-        try:
-            cursor = database.execute(_EVENTS[name])
-            headers = [column[0] for column in cursor.description]
-            for row in cursor:
-                self._take(name, dict(zip(headers, row, strict=True)), names)
-                read += 1
-                yield
-        except sqlite3.Error as error:
-            self.is_complete = False
-            self.report(stretch(0, 0, f"{name} breaks off after {read:,} {self._of(database, name)}: {error}", b""))
-
-    @staticmethod
-    def _of(database: sqlite3.Connection, name: str) -> str:
-        try:
-            return f"of {database.execute(_COUNTS[name]).fetchone()[0]:,} rows"
-        except sqlite3.Error:
-            return "rows"
+        """Every row of a table; one that cannot be read is reported by its place."""
+        for row in nsys_tables.rows(database, name):
+            if isinstance(row, nsys_tables.Fault):
+                self.report(stretch(0, 0, row.reason, b""))
+                self.is_complete = self.is_complete and not row.is_end
+            else:
+                self._take(name, row, names)
+            yield
 
     def _take(self, table: str, found: dict[str, Any], names: Callable[[object], str | None]) -> None:
         row: dict[str, Any] = {"report": table}

@@ -14,22 +14,21 @@ if TYPE_CHECKING:
 
 MAGIC = b"SQLite format 3\x00"
 _FUNCTIONS = {"count"}
-_LISTING = {"sqlite_master", "sqlite_schema"}
 # What one value, one statement and one program may take; nothing can be attached.
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 1 << 20,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 1 << 16,
     sqlite3.SQLITE_LIMIT_COLUMN: 2000,
-    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 16,
-    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 1,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
 
 
-def opened(path: Path, tables: Collection[str]) -> sqlite3.Connection:
-    """Open a file that never changes; only these tables may be read, and no view, trigger or function may run."""
+def opened(path: Path, tables: Collection[str]) -> tuple[sqlite3.Connection, dict[str, str]]:
+    """Open a file that never changes, and list it; only these tables may be read, no view, trigger or function runs."""
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False
     )
@@ -40,7 +39,8 @@ def opened(path: Path, tables: Collection[str]) -> sqlite3.Connection:
     connection.execute("PRAGMA cell_size_check = ON")
     connection.execute("PRAGMA mmap_size = 0")
     connection.text_factory = printable
-    known = {name.casefold() for name in tables} | _LISTING
+    listed = _listed(connection)
+    known = {name.casefold() for name in tables}
 
     def allowed(action: int, one: str | None, two: str | None, _database: str | None, inside: str | None) -> int:
         is_ours = inside is None and (
@@ -51,16 +51,23 @@ def opened(path: Path, tables: Collection[str]) -> sqlite3.Connection:
         return sqlite3.SQLITE_OK if is_ours else sqlite3.SQLITE_DENY
 
     connection.set_authorizer(allowed)
-    return connection
+    return connection, listed
 
 
-def plain_tables(connection: sqlite3.Connection) -> dict[str, str]:
-    """All tables and views by name, and what each is: a `table`, a `view`, or a `virtual` table."""
+def _listed(connection: sqlite3.Connection) -> dict[str, str]:
+    """All tables and views by name, and what each is: a `table`, a `view`, or a table that computes what it shows."""
     found: dict[str, str] = {}
-    for name, kind, sql in connection.execute("SELECT name, type, sql FROM sqlite_master"):
+    for name, kind, sql in connection.execute("SELECT name, type, sql FROM sqlite_master").fetchall():
         if isinstance(name, str) and kind in {"table", "view"}:
             is_virtual = "virtual" in str(sql or "")[:32].casefold()
-            found[name] = "virtual" if is_virtual else str(kind)
+            found[name] = (
+                "virtual table" if is_virtual else "table with computed columns" if kind == "table" else "view"
+            )
+    for name, kind in found.items():
+        if kind == "table with computed columns":
+            # No authorizer is asked for what a computed column calls, so such a table is not asked at all.
+            hidden = connection.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,)).fetchall()
+            found[name] = kind if any(flag for (flag,) in hidden) else "table"
     return found
 
 
