@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from dataclasses import dataclass
@@ -141,8 +140,3 @@ def _value(place: Place, cell: str) -> tuple[Any, bool]:
     if kind == "number":
         return number(cell)
     return cell, True
-
-
-def as_json(values: dict[str, Any]) -> str | None:
-    """What is left over as compact JSON text; none where nothing is."""
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":"), default=str) if values else None

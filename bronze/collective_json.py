@@ -6,7 +6,7 @@ import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from bronze import cells, json_text
+from bronze import json_text
 from bronze.careful_cut import Stretch, stretch
 from bronze.collective_records import TABLE
 from bronze.decimals import fitting, scaled
@@ -79,7 +79,7 @@ class InspectorReader(RecordReader):
         row["algorithm"] = _text(perf, "coll_algo")
         row["protocol"] = _text(perf, "coll_proto")
         left = {"header": header, "metadata": metadata, "coll_perf": perf}
-        row["args"] = cells.as_json(said | {name: part for name, part in left.items() if part})
+        row["args"] = json_text.compact(said | {name: part for name, part in left.items() if part})
         self.add(TABLE, row, len(data) + 256)
 
 
@@ -103,7 +103,7 @@ class NcclTestsReader(RecordReader):
                 self.report(stretch(number, 0, f"result {number} is no object", b""))
             yield
         for key, value in document.items():
-            text = json.dumps(value, default=str)
+            text = json_text.written(value)
             if not self.envelope.keep(json.dumps(key)[1:-1], text):
                 self.report(stretch(0, 0, f"the member {key[:80]!r} of the document is too large to be kept", b""))
 
@@ -117,7 +117,7 @@ class NcclTestsReader(RecordReader):
             part = left.get(name)
             if isinstance(part, dict):
                 row[column] = _time(dict(part), "time")
-        row["args"] = cells.as_json(left)
+        row["args"] = json_text.compact(left)
         self.add(TABLE, row, min(size, 4096))
 
 

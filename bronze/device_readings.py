@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from bronze import cells
+from bronze import json_text
 from bronze.careful_cut import Stretch, stretch
 from bronze.csv_records import MOST_RECORD_BYTES, header_cells, records, wrong_width
 from bronze.decimals import number, scaled, whole
@@ -182,7 +182,7 @@ class DcgmReader(RecordReader):
                 "value": found[3],
                 "value_number": None if reason else value,
                 "missing_reason": reason,
-                "labels": cells.as_json(labels),
+                "labels": json_text.compact(labels),
             },
             len(data) + 128,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 import tomllib
 from dataclasses import dataclass
@@ -79,7 +78,12 @@ class EatBundleReader(RecordReader):
             if not isinstance(token, str):
                 where = submodule or "overall"
                 self.report(
-                    stretch(0, 0, f"the token of {where[:160]} is no text", json.dumps(token, default=str).encode())
+                    stretch(
+                        0,
+                        0,
+                        f"the token of {where[:160]} is no text",
+                        json_text.written(token).encode("utf-8", "replace"),
+                    )
                 )
                 continue
             if len(token) > _MOST_TOKEN_CHARS:
@@ -214,7 +218,7 @@ def _typed(kind: str, value: Any) -> Any:
     if kind == "text":
         if isinstance(value, str):
             return value
-        return None if value is None else json.dumps(value, default=str)
+        return None if value is None else json_text.written(value)
     if kind == "time":
         is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
         return scaled(str(value), _SECOND_NS)[0] if is_number else None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from bronze import cells, collective_records, json_text, training_log
+from bronze import collective_records, json_text, training_log
 from bronze.careful_cut import Stretch, stretch
 from bronze.decimals import fitting, scaled, whole
 from bronze.lines import as_text, lines
@@ -108,13 +107,13 @@ class JobLogReader(RecordReader):
                 row[column] = left.pop(key)
         value = left.pop("value", None)
         if value is not None:
-            row["record_value"] = value if isinstance(value, str) else json.dumps(value, default=str)
+            row["record_value"] = value if isinstance(value, str) else json_text.written(value)
         metadata = left.get("metadata")
         if isinstance(metadata, dict):
             row["epoch_number"] = fitting(metadata.get("epoch_num"))
             row["step_number"] = fitting(metadata.get("step_num", metadata.get("step")))
         left |= {"prefix": before} if before.strip() else {}
-        row["args"] = cells.as_json(left)
+        row["args"] = json_text.compact(left)
         self.add(training_log.TABLE, row, len(data))
 
     # -- collectives ------------------------------------------------------------------------------------------
@@ -160,7 +159,7 @@ class JobLogReader(RecordReader):
         names = ("time_us", "algbw_gbs", "busbw_gbs", "wrong")
         args: dict[str, Any] = {"out_of_place": dict(zip(names, out, strict=True))}
         args |= {"in_place": dict(zip(names, inside, strict=True))} if inside else {}
-        row["args"] = cells.as_json(args)
+        row["args"] = json_text.compact(args)
         self.add(collective_records.TABLE, row, len(data) + 256)
 
 
@@ -181,7 +180,7 @@ def _statement(message: str) -> dict[str, Any] | None:
             "root": rest.pop("root", None),
             "communicator_id": rest.pop("comm", None),
             "group_size": whole(rest.pop("nranks", "")),
-            "args": cells.as_json({"opCount": called["sequence"], **rest}),
+            "args": json_text.compact({"opCount": called["sequence"], **rest}),
         }
     tuned = _TUNED.fullmatch(message)
     if tuned is not None:
@@ -191,12 +190,12 @@ def _statement(message: str) -> dict[str, Any] | None:
             "payload_bytes": whole(tuned["size"]),
             "algorithm": tuned["algorithm"],
             "protocol": tuned["protocol"],
-            "args": cells.as_json({"text": tuned["rest"].strip()} if tuned["rest"].strip() else {}),
+            "args": json_text.compact({"text": tuned["rest"].strip()} if tuned["rest"].strip() else {}),
         }
     mode = _MODE.fullmatch(message)
     if mode is None:
         return None
-    return {"record": "nccl_log_cc", "cc_state": mode["state"], "args": cells.as_json({"text": message})}
+    return {"record": "nccl_log_cc", "cc_state": mode["state"], "args": json_text.compact({"text": message})}
 
 
 def _moved(left: dict[str, Any], key: str, factor: int) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bronze import cells, nsys_events
+from bronze import cells, json_text, nsys_events
 from bronze.careful_cut import Stretch
 from bronze.csv_records import MOST_RECORD_BYTES, header_cells, records, wrong_width
 from bronze.lines import lines
@@ -94,5 +94,5 @@ class NsysCsvReader(RecordReader):
             columns.setdefault("device_id", int(device[1]))
         if columns.get("payload_bytes") is not None:
             columns["is_payload_rounded"] = self._is_rounded
-        columns |= {"offset_bytes": record.offset, "report": report, "args": cells.as_json(left)}
+        columns |= {"offset_bytes": record.offset, "report": report, "args": json_text.compact(left)}
         self.add(nsys_events.TABLE, columns, len(record.data))

@@ -6,7 +6,7 @@ import math
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from bronze import cells, nsys_events, nsys_tables, untrusted_sqlite
+from bronze import json_text, nsys_events, nsys_tables, untrusted_sqlite
 from bronze.careful_cut import stretch
 from bronze.decimals import fitting
 from bronze.records import RecordReader
@@ -88,7 +88,7 @@ class NsysSqliteReader(RecordReader):
                 yield from self._rows(database, name, names)
 
     def _keep(self, key: str, value: Any) -> None:
-        text = cells.as_json({key: value}) or ""
+        text = json_text.compact({key: value}) or ""
         if not self.envelope.keep(key, text[len(key) + 4 : -1]):
             self.report(stretch(0, 0, f"what {key} says is too large to be kept", b""))
 
@@ -152,7 +152,7 @@ class NsysSqliteReader(RecordReader):
         if result is not None:
             row["result"] = str(result)
             del left["returnValue"]
-        row["args"] = cells.as_json({key: _plainly(value) for key, value in left.items()})
+        row["args"] = json_text.compact({key: _plainly(value) for key, value in left.items()})
         self.add(nsys_events.TABLE, row, 256 + len(row["args"] or "") + len(row.get("name") or ""))
 
     def _timed(self, row: dict[str, Any], left: dict[str, Any]) -> None:

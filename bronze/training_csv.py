@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bronze import cells, training_log
+from bronze import cells, json_text, training_log
 from bronze.careful_cut import Stretch
 from bronze.csv_records import MOST_RECORD_BYTES, header_cells, records, wrong_width
 from bronze.lines import lines
@@ -63,5 +63,5 @@ class TrainingCsvReader(RecordReader):
             self.passed_count += 1  # a job that began again wrote its header again
             return
         columns, left = cells.row(self._places, record.cells)
-        columns |= {"offset_bytes": record.offset, "record": "csv", "args": cells.as_json(left)}
+        columns |= {"offset_bytes": record.offset, "record": "csv", "args": json_text.compact(left)}
         self.add(training_log.TABLE, columns, len(record.data))

@@ -32,6 +32,16 @@ def opened(path: Path, tables: Collection[str]) -> tuple[sqlite3.Connection, dic
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False
     )
+    try:
+        listed = _restricted(connection, {name.casefold() for name in tables})
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection, listed
+
+
+def _restricted(connection: sqlite3.Connection, known: set[str]) -> dict[str, str]:
+    """Take from a connection whatever it could do beyond reading these tables, once it has listed what is there."""
     for limit, most in _LIMITS.items():
         connection.setlimit(limit, most)
     connection.execute("PRAGMA trusted_schema = OFF")
@@ -39,8 +49,7 @@ def opened(path: Path, tables: Collection[str]) -> tuple[sqlite3.Connection, dic
     connection.execute("PRAGMA cell_size_check = ON")
     connection.execute("PRAGMA mmap_size = 0")
     connection.text_factory = printable
-    listed = _listed(connection)
-    known = {name.casefold() for name in tables}
+    listed = _listed(connection, known)
 
     def allowed(action: int, one: str | None, two: str | None, _database: str | None, inside: str | None) -> int:
         is_ours = inside is None and (
@@ -51,23 +60,23 @@ def opened(path: Path, tables: Collection[str]) -> tuple[sqlite3.Connection, dic
         return sqlite3.SQLITE_OK if is_ours else sqlite3.SQLITE_DENY
 
     connection.set_authorizer(allowed)
-    return connection, listed
+    return listed
 
 
-def _listed(connection: sqlite3.Connection) -> dict[str, str]:
-    """All tables and views by name, and what each is: a `table`, a `view`, or a table that computes what it shows."""
+def _listed(connection: sqlite3.Connection, known: set[str]) -> dict[str, str]:
+    """Tables and views by name, and what each is: a `table`, a `view`, or a table that computes what it shows."""
     found: dict[str, str] = {}
-    for name, kind, sql in connection.execute("SELECT name, type, sql FROM sqlite_master").fetchall():
-        if isinstance(name, str) and kind in {"table", "view"}:
-            is_virtual = "virtual" in str(sql or "")[:32].casefold()
-            found[name] = (
-                "virtual table" if is_virtual else "table with computed columns" if kind == "table" else "view"
-            )
-    for name, kind in found.items():
-        if kind == "table with computed columns":
-            # No authorizer is asked for what a computed column calls, so such a table is not asked at all.
-            hidden = connection.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,)).fetchall()
-            found[name] = kind if any(flag for (flag,) in hidden) else "table"
+    for name, kind, begins in connection.execute(
+        "SELECT substr(name, 1, 128), type, substr(sql, 1, 32) FROM sqlite_master"
+        " WHERE type IN ('table', 'view') LIMIT 10000"
+    ):
+        is_virtual = "virtual" in str(begins or "").casefold()
+        found[str(name)] = "virtual table" if is_virtual else str(kind)
+    for name in [name for name, kind in found.items() if kind == "table" and name.casefold() in known]:
+        # No authorizer is asked for what a computed column calls, so such a table is not asked at all.
+        hidden = connection.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,)).fetchall()
+        if any(flag for (flag,) in hidden):
+            found[name] = "table with computed columns"
     return found
 
 
