@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ _HEADER = re.compile(r"(.*?)\s*[(\[]([^()\[\]]{1,24})[)\]]\s*")
 _MOST_HEADER = 256
 _SPACES = re.compile(r"[\s_]+")
 _SECOND_NS = 1_000_000_000
+_FEW_DIGITS = 18
 _UNITS = {
     "time": {
         "ns": 1,
@@ -111,32 +113,70 @@ def spelled(cell: str) -> str:
     return _SPACES.sub(" ", cell.strip()).casefold()
 
 
-def row(places: list[Place], cells: list[str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The typed columns of one record, and the cells that no column carries, by their headers."""
-    columns: dict[str, Any] = {}
-    left: dict[str, str] = {}
-    for index, (place, cell) in enumerate(zip(places, cells, strict=True)):
-        if not cell:
+def columns(places: list[Place], rows: list[list[str]]) -> dict[str, list[Any]]:
+    """The typed columns of many records, and as `args` the cells that no column carries, by their headers."""
+    filled: dict[str, list[Any]] = {}
+    left: list[list[str]] = []
+    headers: set[str] = set()
+    for place, cells in enumerate(zip(*rows, strict=True)):
+        if not any(cells):
             continue
-        if place.field is None:
-            is_carried = False
-        else:
-            value, is_carried = _value(place, cell.strip())
-            columns[place.field.column] = value
-            is_carried = is_carried and (place.field.kind != "text" or value == cell)
-        if not is_carried:
-            header = place.header if place.header not in left else f"{place.header}#{index}"
-            left[header] = cell
-    return columns, left
+        field = places[place].field
+        is_left: list[bool] | None = None
+        if field is not None:
+            filled[field.column], is_left = _typed(field.kind, places[place].factor, cells)
+        if field is None or is_left is not None:
+            header = places[place].header
+            header = header if header not in headers else f"{header}#{place}"
+            headers.add(header)
+            left.append(_members(header, cells, is_left))
+    if left:
+        members = [[text for text in texts if text] for texts in zip(*left, strict=True)]
+        filled["args"] = ["{" + ",".join(texts) + "}" if texts else None for texts in members]
+    return filled
 
 
-def _value(place: Place, cell: str) -> tuple[Any, bool]:
-    kind = place.field.kind if place.field is not None else "text"
+def _typed(kind: str, factor: int, cells: tuple[str, ...]) -> tuple[list[Any], list[bool] | None]:
+    """The values of one column's cells, and which of them it does not carry; none where it carries all."""
+    if kind == "text" and not any(cell != cell.strip() for cell in cells):
+        return [cell or None for cell in cells], None
+    if kind in {"time", "bytes", "whole"} and _are_counts(cells, _FEW_DIGITS - len(str(factor)) + 1):
+        return [int(cell) * factor if cell else None for cell in cells], None
+    pairs = [_value(kind, factor, cell) for cell in cells]
+    is_left = [not is_carried for _, is_carried in pairs]
+    return [value for value, _ in pairs], is_left if any(is_left) else None
+
+
+def _are_counts(cells: tuple[str, ...], most_digits: int) -> bool:
+    """Whether all cells are plain whole numbers of few digits, as nearly all are."""
+    together = "".join(cells)
+    return (
+        together.isascii()
+        and together.isdigit()
+        and max(map(len, cells)) <= most_digits
+        and not any(len(cell) > 1 and cell[0] == "0" for cell in cells)
+    )
+
+
+def _value(kind: str, factor: int, cell: str) -> tuple[Any, bool]:
+    stripped = cell.strip()
+    if not cell:
+        return None, True
     if kind in _UNITS:
-        return scaled(cell, place.factor)
+        return scaled(stripped, factor)
     if kind == "whole":
-        found = whole(cell)
+        found = whole(stripped)
         return found, found is not None
     if kind == "number":
-        return number(cell)
-    return cell, True
+        return number(stripped)
+    return stripped, stripped == cell
+
+
+def _members(header: str, cells: tuple[str, ...], is_left: list[bool] | None) -> list[str]:
+    """Cells as members of a JSON object, empty where a cell is empty or carried elsewhere; few texts recur often."""
+    before = f"{json.dumps(header, ensure_ascii=False)}:"
+    known = {cell: before + json.dumps(cell, ensure_ascii=False) for cell in set(cells)}
+    known[""] = ""
+    if is_left is None:
+        return [known[cell] for cell in cells]
+    return [known[cell] if is_out else "" for cell, is_out in zip(cells, is_left, strict=True)]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bronze.careful_cut import Stretch, stretch
 from bronze.lines import Line, as_text
@@ -15,36 +14,53 @@ if TYPE_CHECKING:
 
 MOST_RECORD_BYTES = 1 << 20
 _MOST_LINES = 64
+_RECORDS = 4096
+MOST_CELLS = 1 << 10
 _OPEN = "a quote is opened in it and not closed"
 
 
-@dataclass(frozen=True)
-class Record:
-    """One record: its cells, where it begins, and its bytes."""
+class Record(NamedTuple):
+    """One record: where it begins, its bytes, and its cells."""
 
     offset: int
     data: bytes
     cells: list[str]
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing stands there, not even a comma."""
+        return not self.data.strip()
 
-def records(lines: Iterator[Line | Stretch]) -> Iterator[Record | Stretch]:
-    """Cells record by record; what is no record is a stretch, and the next line is tried."""
+
+def records(lines: Iterator[Line | Stretch]) -> Iterator[list[Record] | Stretch]:
+    """Cells record by record, many at a time; what is no record is a stretch, and the next line is tried."""
+    together: list[Line] = []
+    size = 0
+    for found in _whole(lines):
+        if isinstance(found, Stretch):
+            yield found
+            continue
+        together.append(found)
+        size += len(found[1])
+        if len(together) >= _RECORDS or size >= MOST_RECORD_BYTES:
+            yield from _parsed(together)
+            together, size = [], 0
+    yield from _parsed(together)
+
+
+def _whole(lines: Iterator[Line | Stretch]) -> Iterator[Line | Stretch]:
+    """Lines, those that one quote runs over joined."""
     waiting: deque[Line | Stretch] = deque()
     while True:
         line = waiting.popleft() if waiting else next(lines, None)
         if line is None:
             return
-        if isinstance(line, Stretch):
+        if isinstance(line, Stretch) or line[1].count(b'"') % 2 == 0:
             yield line
             continue
         offset, data = line
-        if data.count(b'"') % 2:
-            joined = _closed(data, waiting, lines)
-            if joined is None:
-                yield stretch(offset, len(data), _OPEN, data)
-                continue
-            data = joined
-        yield _record(offset, data)
+        joined = _closed(data, waiting, lines)
+        yield (offset, joined) if joined is not None else stretch(offset, len(data), _OPEN, data)
 
 
 def _closed(data: bytes, waiting: deque[Line | Stretch], lines: Iterator[Line | Stretch]) -> bytes | None:
@@ -66,13 +82,27 @@ def _closed(data: bytes, waiting: deque[Line | Stretch], lines: Iterator[Line | 
     return None
 
 
-def _record(offset: int, data: bytes) -> Record | Stretch:
-    text = as_text(data)
+def _parsed(together: list[Line]) -> Iterator[list[Record] | Stretch]:
+    """Parse lines at once; where one of them is to blame, one by one."""
+    texts = [as_text(data) for _, data in together]
     try:
-        found = list(csv.reader([text]))
+        rows = [cells or [""] for cells in csv.reader(texts)]
+    except csv.Error:
+        rows = []
+    if len(rows) == len(texts):
+        yield [Record(offset, data, cells) for (offset, data), cells in zip(together, rows, strict=True)]
+        return
+    for offset, data in together:
+        found = _record(offset, data)
+        yield found if isinstance(found, Stretch) else [found]
+
+
+def _record(offset: int, data: bytes) -> Record | Stretch:
+    try:
+        found = list(csv.reader([as_text(data)]))
     except csv.Error as error:
         return stretch(offset, len(data), f"it is no CSV record: {error}", data)
-    return Record(offset, data, found[0] if found else [])
+    return Record(offset, data, (found[0] if found else []) or [""])
 
 
 def wrong_width(record: Record, width: int) -> Stretch:
@@ -84,4 +114,6 @@ def wrong_width(record: Record, width: int) -> Stretch:
 def header_cells(line: bytes) -> list[str]:
     """The cells of a line that may be a header; none where it is no record or far too wide."""
     found = _record(0, line) if len(line) <= 1 << 16 and b"," in line else None
-    return [cell.strip() for cell in found.cells] if isinstance(found, Record) and len(found.cells) <= 1 << 10 else []
+    return (
+        [cell.strip() for cell in found.cells] if isinstance(found, Record) and len(found.cells) <= MOST_CELLS else []
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bronze import json_text
 from bronze.careful_cut import Stretch, stretch
-from bronze.csv_records import MOST_RECORD_BYTES, header_cells, records, wrong_width
+from bronze.csv_records import MOST_CELLS, MOST_RECORD_BYTES, header_cells, records, wrong_width
 from bronze.decimals import number, scaled, whole
 from bronze.device_samples import TABLE
 from bronze.lines import as_text, lines
@@ -73,21 +73,24 @@ class NvidiaSmiReader(RecordReader):
         self._fields: list[tuple[str, str | None]] | None = None
 
     def _read(self) -> Iterator[None]:
-        for record in self._records:
-            if isinstance(record, Stretch):
-                self.report(record)
-            elif not any(record.cells) or self._begins(record):
-                self.passed_count += 1
-            elif self._fields is None or len(record.cells) != len(self._fields):
-                self.report(wrong_width(record, len(self._fields or ())))
-            else:
-                self._take(record, self._fields)
-            yield
+        for found in self._records:
+            if isinstance(found, Stretch):
+                self.report(found)
+                yield
+                continue
+            for record in found:
+                if record.is_blank or self._begins(record):
+                    self.passed_count += 1
+                elif self._fields is None or len(record.cells) != len(self._fields):
+                    self.report(wrong_width(record, len(self._fields or ())))
+                else:
+                    self._take(record, self._fields)
+                yield
 
     def _begins(self, record: Record) -> bool:
         """Whether the record is a header; a query in a loop may be started again into the same file."""
-        header = [cell.strip() for cell in record.cells]
-        if not is_smi_header(header):
+        header = [cell.strip() for cell in record.cells[: MOST_CELLS + 1]]
+        if len(header) > MOST_CELLS or not is_smi_header(header):
             return False
         found = [_FIELD.fullmatch(cell) for cell in header]
         self._fields = [(field[1], field[2]) for field in found if field is not None]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bronze import cells, json_text, nsys_events
+from bronze import cells, nsys_events
 from bronze.careful_cut import Stretch
-from bronze.csv_records import MOST_RECORD_BYTES, header_cells, records, wrong_width
+from bronze.csv_records import MOST_CELLS, MOST_RECORD_BYTES, header_cells, records, wrong_width
 from bronze.lines import lines
 from bronze.records import RecordReader
 
@@ -53,46 +53,63 @@ class NsysCsvReader(RecordReader):
         self._report: str | None = None
         self._places: list[cells.Place] = []
         self._is_rounded: bool | None = None
+        self._start = 0
 
     def _read(self) -> Iterator[None]:
-        for record in self._records:
-            if isinstance(record, Stretch):
-                self.report(record)
-            elif self._report is None or len(record.cells) != len(self._places):
-                self._unplaced(record)
+        for found in self._records:
+            if isinstance(found, Stretch):
+                self.report(found)
             else:
-                self._take(record, self._report)
+                self._place(found)
             yield
 
-    def _unplaced(self, record: Record) -> None:
-        """A record before the first header is talk; one of another width is a new header, a blank line, or broken."""
-        if self._begins(record):
-            return
-        if self._report is None or not any(record.cells):
-            self.passed_count += 1
-        else:
-            self.report(wrong_width(record, len(self._places)))
+    def _place(self, found: list[Record]) -> None:
+        """Take records that lie under one header together."""
+        together: list[Record] = []
+        for record in found:
+            if len(record.cells) == len(self._places) and record.cells[self._start][:1].strip("-0123456789 ") == "":
+                together.append(record)
+                continue
+            if record.is_blank:
+                self.passed_count += 1
+                continue
+            self._take(together)
+            together = []
+            if self._begins(record):
+                continue
+            if len(record.cells) == len(self._places):
+                together.append(record)
+            elif self._report is None:
+                self.passed_count += 1  # the tool talks before its table
+            else:
+                self.report(wrong_width(record, len(self._places)))
+        self._take(together)
 
     def _begins(self, record: Record) -> bool:
         """Whether the record is a header; then what follows is placed by it."""
-        header = [cell.strip() for cell in record.cells]
+        header = [cell.strip() for cell in record.cells] if len(record.cells) <= MOST_CELLS else []
         report = report_of(header)
         if report is None:
             return False
+        by_column = {place.field.column: index for index, place in enumerate(MAP.places(header)) if place.field}
+        self._start = by_column["start_ns"]
         self._report, self._places = report, MAP.places(header)
         sizes = [place for place in self._places if place.field is not None and place.field.column == "payload_bytes"]
         self._is_rounded = sizes[0].factor > 1 if sizes else None
         self.passed_count += 1
         return True
 
-    def _take(self, record: Record, report: str) -> None:
-        columns, left = cells.row(self._places, record.cells)
-        if columns.get("start_ns") is None and self._begins(record):
-            return  # the same report once more
-        device = _DEVICE.fullmatch(columns.get("device_name") or "")
-        if device is not None:
-            columns.setdefault("device_id", int(device[1]))
-        if columns.get("payload_bytes") is not None:
-            columns["is_payload_rounded"] = self._is_rounded
-        columns |= {"offset_bytes": record.offset, "report": report, "args": json_text.compact(left)}
-        self.add(nsys_events.TABLE, columns, len(record.data))
+    def _take(self, found: list[Record]) -> None:
+        if not found or self._report is None:
+            return
+        columns = cells.columns(self._places, [record.cells for record in found])
+        if "device_name" in columns and "device_id" not in columns:
+            numbers = {name: _DEVICE.fullmatch(name or "") for name in set(columns["device_name"])}
+            columns["device_id"] = [int(n[1]) if (n := numbers[name]) else None for name in columns["device_name"]]
+        if "payload_bytes" in columns:
+            columns["is_payload_rounded"] = [
+                None if size is None else self._is_rounded for size in columns["payload_bytes"]
+            ]
+        columns["offset_bytes"] = [record.offset for record in found]
+        columns["report"] = [self._report] * len(found)
+        self.add_columns(nsys_events.TABLE, columns, len(found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ class RecordReader:
 
     def __init__(self, *tables: Table) -> None:
         self._gathered = {table.name: _Gathered(table) for table in tables}
+        self._ready: deque[Batch] = deque()
         self._unreadable: list[Stretch] = []
         self.envelope = Envelope()
         self.rows_count = 0
@@ -39,6 +41,7 @@ class RecordReader:
     def __iter__(self) -> Iterator[Batch]:
         for _ in self._read():
             yield from self._full()
+        yield from self._full()
         yield from (gathered.taken() for gathered in self._gathered.values() if gathered.rows_count)
 
     def _read(self) -> Iterator[None]:
@@ -67,11 +70,17 @@ class RecordReader:
 
     def add(self, table: Table, row: dict[str, Any], size: int) -> None:
         """Take a row in; `size` is about what it takes in memory."""
-        gathered = self._gathered[table.name]
-        gathered.add({"ordinal": gathered.next_ordinal, **row}, size)
+        self._gathered[table.name].add(row, size)
         self.rows_count += 1
 
+    def add_columns(self, table: Table, columns: dict[str, list[Any]], count: int) -> None:
+        """Take many rows in at once; a reader takes its rows in in one way or the other, not in both."""
+        self._ready.append(self._gathered[table.name].batch(columns, count))
+        self.rows_count += count
+
     def _full(self) -> Iterator[Batch]:
+        while self._ready:
+            yield self._ready.popleft()
         for gathered in self._gathered.values():
             if gathered.is_full:
                 yield gathered.taken()
@@ -81,34 +90,43 @@ class _Gathered:
     """Rows of one table on their way into a batch."""
 
     def __init__(self, table: Table) -> None:
-        self._table = table
-        # The source's digest stands in the path of the data file.
-        self._columns: dict[str, list[Any]] = {name: [] for name in table.file_schema.names}
+        self.table = table
+        self._rows: list[dict[str, Any]] = []
         self._bytes = 0
-        self.rows_count = 0
         self.next_ordinal = 0
 
     @property
+    def rows_count(self) -> int:
+        return len(self._rows)
+
+    @property
     def is_full(self) -> bool:
-        return self.rows_count >= _ROWS or self._bytes >= _BYTES
+        return len(self._rows) >= _ROWS or self._bytes >= _BYTES
 
     def add(self, row: dict[str, Any], size: int) -> None:
-        unknown = row.keys() - self._columns.keys()
-        if unknown:
-            raise ContractBroken(f"{self._table.full_name} has no column {', '.join(sorted(unknown))}")
-        for name, values in self._columns.items():
-            values.append(row.get(name))
+        self._rows.append(row)
         self._bytes += size
-        self.rows_count += 1
-        self.next_ordinal += 1
 
     def taken(self) -> Batch:
-        schema = self._table.file_schema
-        arrays = [_array(values, kind) for values, kind in zip(self._columns.values(), schema.types, strict=True)]
-        for values in self._columns.values():
-            values.clear()
-        self._bytes = self.rows_count = 0
-        return self._table.name, pa.RecordBatch.from_arrays(arrays, schema=schema)
+        names = set().union(*self._rows)
+        columns = {name: [row.get(name) for row in self._rows] for name in names}
+        count = len(self._rows)
+        self._rows, self._bytes = [], 0
+        return self.batch(columns, count)
+
+    def batch(self, columns: dict[str, list[Any]], count: int) -> Batch:
+        """Columns as a batch: numbered on, and null where a column is not given."""
+        schema = self.table.file_schema
+        unknown = columns.keys() - set(schema.names)
+        if unknown:
+            raise ContractBroken(f"{self.table.full_name} has no column {', '.join(sorted(unknown))}")
+        columns["ordinal"] = list(range(self.next_ordinal, self.next_ordinal + count))
+        self.next_ordinal += count
+        arrays = [
+            _array(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
+            for field in schema
+        ]
+        return self.table.name, pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:

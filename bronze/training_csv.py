@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bronze import cells, json_text, training_log
+from bronze import cells, training_log
 from bronze.careful_cut import Stretch
 from bronze.csv_records import MOST_RECORD_BYTES, header_cells, records, wrong_width
 from bronze.lines import lines
@@ -43,25 +43,33 @@ class TrainingCsvReader(RecordReader):
         self._places: list[cells.Place] = []
 
     def _read(self) -> Iterator[None]:
-        for record in self._records:
-            if isinstance(record, Stretch):
-                self.report(record)
-            elif not any(record.cells):
-                self.passed_count += 1
-            elif self._header is None:
-                self._header = [cell.strip() for cell in record.cells]
-                self._places = MAP.places(self._header)
-                self.passed_count += 1
-            elif len(record.cells) != len(self._header):
-                self.report(wrong_width(record, len(self._header)))
+        for found in self._records:
+            if isinstance(found, Stretch):
+                self.report(found)
             else:
-                self._take(record)
+                self._take([record for record in found if self._is_placed(record)])
             yield
 
-    def _take(self, record: Record) -> None:
+    def _is_placed(self, record: Record) -> bool:
+        """Whether a record is one of the table; a job that began again wrote its header again."""
+        if record.is_blank:
+            self.passed_count += 1
+            return False
+        if self._header is None:
+            self._header = [cell.strip() for cell in record.cells]
+            self._places = MAP.places(self._header)
+        if len(record.cells) != len(self._header):
+            self.report(wrong_width(record, len(self._header)))
+            return False
         if [cell.strip() for cell in record.cells] == self._header:
-            self.passed_count += 1  # a job that began again wrote its header again
+            self.passed_count += 1
+            return False
+        return True
+
+    def _take(self, found: list[Record]) -> None:
+        if not found:
             return
-        columns, left = cells.row(self._places, record.cells)
-        columns |= {"offset_bytes": record.offset, "record": "csv", "args": json_text.compact(left)}
-        self.add(training_log.TABLE, columns, len(record.data))
+        columns = cells.columns(self._places, [record.cells for record in found])
+        columns["offset_bytes"] = [record.offset for record in found]
+        columns["record"] = ["csv"] * len(found)
+        self.add_columns(training_log.TABLE, columns, len(found))

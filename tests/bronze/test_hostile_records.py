@@ -85,21 +85,21 @@ def test_bytes_that_are_no_text_are_escaped_or_reported() -> None:
 
 
 def test_lines_are_found_wherever_blocks_end() -> None:
-    data = b"a\nbb\r\n\n" + b"c" * 30 + b"\nd"
+    data = b"a\nbb\r\n\n" + b"c" * 90 + b"\nd"
 
     def blocks(size: int) -> Iterator[bytes]:
         return (data[place : place + size] for place in range(0, len(data), size))
 
-    expected = [*lines(iter([data]), 20)]
+    expected = [*lines(iter([data]), 64)]
     assert [line if isinstance(line, tuple) else (line.offset, line.length) for line in expected] == [
         (0, b"a"),
         (2, b"bb"),
         (6, b""),
-        (7, 31),
-        (38, b"d"),
+        (7, 91),
+        (98, b"d"),
     ]
     for size in range(1, len(data)):
-        assert [*lines(blocks(size), 20)] == expected
+        assert [*lines(blocks(size), 64)] == expected
 
 
 def test_a_bomb_is_refused(land_files: LandFiles) -> None:
