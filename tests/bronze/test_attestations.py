@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from assets.bronze import fresh, materialise
+from bronze import runs
 from bronze.limits import Limits
 from lake.attestation_keys import NO_KEYS, AttestationKeys, loaded
 from lake.errors import EvidenceRejected
@@ -249,3 +250,16 @@ def test_other_keys_make_a_run_with_tokens_stale_and_change_its_verdicts(
     materialise(land_files.lake, land_files.zone, "run-1", Limits(), keys=keys)
     assert fresh(land_files.lake, land_files.zone, ["run-1"], keys) == {"run-1"}
     assert land_files.read().attestations["verdict"].to_list() == ["verified"] * 2
+
+
+def test_other_keys_are_another_origin_only_where_there_are_tokens(
+    land_files: LandFiles, keys: AttestationKeys
+) -> None:
+    marks: dict[str, list[int | None]] = {}
+    for name, data in {"token.json": _OURS.bundle({}), "epochs.csv": b"epoch,img/s\n1,2\n"}.items():
+        land_files.write({name: data}, run_id=name)
+        for given in (NO_KEYS, keys):
+            materialise(land_files.lake, land_files.zone, name, Limits(), keys=given)
+            marks.setdefault(name, []).append(land_files.lake.snapshot(runs.TABLE).mark(name))
+    assert len(set(marks["token.json"])) == 2
+    assert len(set(marks["epochs.csv"])) == 1
