@@ -63,7 +63,7 @@ snapshots: java-17 $(DEV)/.ready ## rewrite the snapshots that tests compare wit
 lock: $(DEMO)/.uv ## resolve requirements/*.lock from pyproject.toml (UPGRADE=1 takes newer versions)
 	$(call compile,bootstrap,--group bootstrap)
 	$(call compile,base,pyproject.toml --group build)
-	$(call compile,dev,pyproject.toml --extra spark --extra dev --group build --group build-spark \
+	$(call compile,dev,pyproject.toml --extra spark --extra postgres --extra dev --group build --group build-spark \
 	    -c requirements/base.lock)
 
 .PHONY: clean

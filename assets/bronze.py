@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from bronze.read_file import Progress
     from lake.attestation_keys import AttestationKeys
     from lake.landing_zone import LandingZone
-    from lake.store import Lake, Written
+    from lake.snapshot import Written
+    from lake.store import Lake
 
 TABLES = land.TABLES
 

@@ -27,14 +27,9 @@ class Chunk:
         """The chunk's ranks."""
         return frame.filter(nw.col("rank").is_in(self.ranks))
 
-    def share(self, events: Frame) -> Frame:
-        """The chunk's events: a call and its GPU work, and equal events, always fall into the same part."""
-        events = self.of(events)
-        return events if self.parts == 1 else events.filter(part_of(self.parts) == self.part)
-
 
 def part_of(parts: int) -> nw.Expr:
-    """The part that an event falls into: by the call that it belongs to, else by its start."""
+    """The part that an event falls into, by its call, else by its start: a call and its work stay together."""
     where = nw.coalesce(nw.col("correlation_id"), nw.col("ts_ns")).fill_null(0)
     # Times are often whole microseconds: a prime comes first, or all of them would fall into one part. Engines disagree
     # on the sign of a remainder: it is made positive by hand.

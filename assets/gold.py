@@ -12,6 +12,7 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
+from assets import freshness
 from assets.chunking import chunks
 from gold import (
     attested_runs,
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from gold.pairs import Pair
     from lake.engines import Engine
     from lake.frames import Frame
-    from lake.store import Lake, Written
+    from lake.snapshot import Written
+    from lake.store import Lake
     from lake.tables import Table
 
 # What one run alone decides; `attested_runs` last: its mark is what makes a run's gold fresh.
@@ -64,13 +66,7 @@ def made_from(*parts: object) -> str:
 
 def fresh(lake: Lake, run_ids: Iterable[str]) -> set[str]:
     """Those runs whose own gold tables were all made from their silver as it is; one look a table for all."""
-    source = lake.snapshot(runs.TABLE)
-    snapshots = [lake.snapshot(table) for table in RUN_TABLES]
-    return {
-        run_id
-        for run_id in run_ids
-        if all(snapshot.is_made_from(run_id, made_from(source.mark(run_id))) for snapshot in snapshots)
-    }
+    return freshness.fresh(lake, runs.TABLE, RUN_TABLES, made_from, run_ids)
 
 
 def materialise(lake: Lake, run_id: str, engine: Engine) -> list[Written]:
@@ -146,25 +142,35 @@ class _Measuring:
 
 def relate(lake: Lake) -> list[Written]:
     """Bring pairs and families up to date: only those are read whose own runs have changed."""
-    index = lake.snapshot(runs.TABLE).index()
-    marks = lake.snapshot(time_breakdown.TABLE)
-    known = {run_id: run for run_id, run in index.items() if marks.mark(run_id) is not None}
+    return [*pair(lake), *scale(lake), publish(lake)]
+
+
+def pair(lake: Lake) -> list[Written]:
+    """Bring every pair up to date; gives the partitions of those that were not."""
+    known, marks = _measured(lake), lake.snapshot(time_breakdown.TABLE)
     found = pairs.paired(known)
-    written = [_published(lake)]
     snapshots = {table.full_name: lake.snapshot(table) for table in PAIR_TABLES}
-    for run_id, pair in found.items():
-        partners = _partners(pair, known)
-        print_of = made_from([[name, marks.mark(name)] for name in (run_id, *partners)], astuple(pair))
-        if all(snapshot.is_made_from(run_id, print_of) for snapshot in snapshots.values()):
-            continue
-        written += _compare(lake, pair, partners, print_of)
+    written = []
+    for run_id, twins in found.items():
+        partners = _partners(twins, known)
+        fingerprint = made_from([[name, marks.mark(name)] for name in (run_id, *partners)], astuple(twins))
+        if any(not snapshot.is_made_from(run_id, fingerprint) for snapshot in snapshots.values()):
+            written += _compare(lake, twins, partners, fingerprint)
     for run_id in set(snapshots[pairs.TABLE.full_name].run_ids) - set(found):
         nothing = made_from(run_id, "no pair")
         written += [lake.replace(table, run_id, table.arrow_schema.empty_table(), nothing) for table in PAIR_TABLES]
-    return written + _scale(lake, known, found)
+    return written
 
 
-def _published(lake: Lake) -> Written:
+def _measured(lake: Lake) -> pairs.Index:
+    """What the log says of every run that has its own gold."""
+    marks = lake.snapshot(time_breakdown.TABLE)
+    index = lake.snapshot(runs.TABLE).index()
+    return {run_id: run for run_id, run in index.items() if marks.mark(run_id) is not None}
+
+
+def publish(lake: Lake) -> Written:
+    """Write down what others have published."""
     rows = published.rows()
     return lake.replace(published.TABLE, published.PUBLISHED_RUN, rows, made_from(published.PUBLISHED.sha256))
 
@@ -178,7 +184,7 @@ def _partners(pair: Pair, index: pairs.Index) -> list[str]:
     return [twin, *repeats]
 
 
-def _compare(lake: Lake, pair: Pair, partners: list[str], print_of: str) -> list[Written]:
+def _compare(lake: Lake, pair: Pair, partners: list[str], fingerprint: str) -> list[Written]:
     """The tables of one pair; empty where it has no twin, but for the row that says why."""
     frames = {table: table.arrow_schema.empty_table() for table in PAIR_TABLES}
     if partners:
@@ -187,25 +193,26 @@ def _compare(lake: Lake, pair: Pair, partners: list[str], print_of: str) -> list
         frames[step_overhead.TABLE] = step_overhead.measure(pair, run, tee, twin, repeats)
         frames[toll_breakdown.TABLE] = toll_breakdown.measure(pair, tee, twin)
     frames[pairs.TABLE] = pairs.measure(pair)
-    return [lake.replace(table, pair.run_id, frame, print_of) for table, frame in frames.items()]
+    return [lake.replace(table, pair.run_id, frame, fingerprint) for table, frame in frames.items()]
 
 
-def _scale(lake: Lake, index: pairs.Index, found: dict[str, Pair]) -> list[Written]:
-    """Families of which a member's pair is new; the others are fresh by their marks."""
+def scale(lake: Lake) -> list[Written]:
+    """Bring families up to date of which a member's pair is new; the others are fresh by their marks."""
+    index = _measured(lake)
     families: dict[tuple[str, str], list[str]] = {}
-    for run_id, pair in found.items():
+    for run_id, twins in pairs.paired(index).items():
         family = index[run_id]["family"]
-        if pair.baseline_run_id is not None and pair.regime is not None and family is not None:
-            families.setdefault((family, pair.regime), []).append(run_id)
+        if twins.baseline_run_id is not None and twins.regime is not None and family is not None:
+            families.setdefault((family, twins.regime), []).append(run_id)
     overheads, snapshot = lake.snapshot(step_overhead.TABLE), lake.snapshot(scaling.TABLE)
     written = []
     for (family, regime), members in sorted(families.items()):
         partition = scaling.partition(family, regime)
-        print_of = made_from([[name, overheads.mark(name)] for name in members])
-        if not snapshot.is_made_from(partition, print_of):
+        fingerprint = made_from([[name, overheads.mark(name)] for name in members])
+        if not snapshot.is_made_from(partition, fingerprint):
             points = [point for name in members for point in _points(lake, name)]
             rows = scaling.measure(family, regime, points)
-            written.append(lake.replace(scaling.TABLE, partition, rows, print_of))
+            written.append(lake.replace(scaling.TABLE, partition, rows, fingerprint))
     known = {scaling.partition(family, regime) for family, regime in families}
     for partition in set(snapshot.run_ids) - known:  # its last pair is gone
         nothing = made_from(partition, "no family")

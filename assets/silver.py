@@ -11,6 +11,7 @@ import narwhals as nw
 import polars as pl
 import pyarrow as pa
 
+from assets import freshness
 from assets.chunking import chunks, part_of
 from bronze import runs as claimed
 from bronze import source_files, trace_events, unreadable
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
 
     from assets.chunking import Chunk
     from lake.engines import Engine
+    from lake.snapshot import Written
     from lake.staging import Stage
-    from lake.store import Lake, Written
+    from lake.store import Lake
     from lake.tables import Table
 
 # `runs` last: its mark is what makes a run's silver fresh.
@@ -66,13 +68,7 @@ def made_from(mark: int | None) -> str:
 
 def fresh(lake: Lake, run_ids: Iterable[str]) -> set[str]:
     """Those runs whose silver tables were all made from their bronze as it is; one look a table for all."""
-    source = lake.snapshot(claimed.TABLE)
-    snapshots = [lake.snapshot(table) for table in TABLES]
-    return {
-        run_id
-        for run_id in run_ids
-        if all(snapshot.is_made_from(run_id, made_from(source.mark(run_id))) for snapshot in snapshots)
-    }
+    return freshness.fresh(lake, claimed.TABLE, TABLES, made_from, run_ids)
 
 
 def materialise(lake: Lake, run_id: str, engine: Engine) -> list[Written]:
@@ -167,7 +163,7 @@ class _Conforming:
                 raise ContractBroken(
                     f"run {self._run_id}: of {row['events_count']:,} events of source {row['source_sha256'][:12]}, "
                     f"{settled[row['source_sha256']]:,} were kept, merged or rejected",
-                    "this is a fault of teetotal: nothing was published; please report it",
+                    "this is a fault of teetotal, please report it: the run stays stale, nothing is measured from it",
                 )
 
     # -- reading and writing ----------------------------------------------------------------------------------

@@ -8,12 +8,12 @@ from lake.errors import EvidenceRejected
 
 # The file that makes a directory of the landing zone a run.
 MANIFEST = "run.toml"
-_SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+SLUG = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
 
 
 def is_slug(text: str) -> bool:
     """Whether a text is plain enough to be an id."""
-    return _SLUG.fullmatch(text) is not None
+    return re.fullmatch(SLUG, text) is not None
 
 
 def slug(text: str, what: str = "run id") -> str:

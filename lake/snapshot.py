@@ -19,6 +19,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Written:
+    """What one replacement did: the partition as it now is, and whether anything had to be written."""
+
+    table: str
+    run_id: str
+    rows: int
+    bytes: int
+    files: int
+    content_sha256: str
+    version: int
+    is_changed: bool
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """One table at one version."""
 
@@ -45,6 +59,21 @@ class Snapshot:
         if self._handle is None:
             return combine(())
         return combine(label(path) for path in held(self._handle, self.table, [run_id]))
+
+    def partition(self, run_id: str) -> Written:
+        """A run's partition as it is: what a replacement that changes nothing would say of it."""
+        handle = self._handle
+        files = {} if handle is None else held(handle, self.table, [run_id])
+        return Written(
+            table=self.table.full_name,
+            run_id=run_id,
+            rows=0 if handle is None else rows_count(handle, run_id),
+            bytes=sum(size for size, _ in files.values()),
+            files=len(files),
+            content_sha256=combine(label(path) for path in files),
+            version=0 if handle is None else handle.version(),
+            is_changed=False,
+        )
 
     def mark(self, run_id: str) -> int | None:
         """What stands for the inputs that a run's partition was made from; none where it was never made."""
@@ -94,6 +123,12 @@ def held(
         )
         for action in actions.to_pylist()
     }
+
+
+def rows_count(handle: DeltaTable, run_id: str) -> int:
+    """How many rows a run's partition holds, from the log alone."""
+    actions = pa.table(handle.get_add_actions(flatten=True)).filter(pc.field("partition.run_id") == run_id)
+    return pc.sum(actions.column("num_records")).as_py() or 0
 
 
 def label(path: str) -> str:

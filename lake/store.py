@@ -6,7 +6,7 @@ import random
 import tempfile
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from lake.errors import ContractBroken, SourceUnavailable
 from lake.identity import slug
 from lake.places import reaching
 from lake.sealing import TOKEN, seal, unseal
-from lake.snapshot import Snapshot, held, label, mark_of, seen_id
+from lake.snapshot import Snapshot, Written, held, label, mark_of, seen_id
 from lake.staging import Stage, Staged
 from lake.tables import Kind
 
@@ -44,20 +44,6 @@ _TRIES = 40
 _BATCH_ROWS = 65_536
 _PATTERNS = set("*?[]{}%#=")
 _CONFIGURATION = {"delta.checkpointInterval": "20"}
-
-
-@dataclass(frozen=True)
-class Written:
-    """What one replacement did: the partition as it now is, and whether anything had to be written."""
-
-    table: str
-    run_id: str
-    rows: int
-    bytes: int
-    files: int
-    content_sha256: str
-    version: int
-    is_changed: bool
 
 
 class Lake:
@@ -142,6 +128,21 @@ class Lake:
                 except _Outrun:  # the partition may be another by now: its rows are read again
                     _wait(attempt)
         raise _lost(table, run_id)
+
+    def tidy(self, table: Table, retention_hours: int) -> list[str]:
+        """Write the log as one checkpoint and delete files that no version since then holds; gives their names.
+
+        Data files are never merged: a partition is written whole, in files as large as a chunk, and its content
+        digest is that of those files. What grows with every commit is the log.
+        """
+        handle = self._open(table)
+        if handle is None:
+            return []
+        with reaching(f"{self._uri(table)} could not be tidied"):
+            handle.create_checkpoint()
+            handle.cleanup_metadata()
+            # full: also what a killed writer left, which no version ever held.
+            return sorted(handle.vacuum(retention_hours, dry_run=False, full=True))
 
     # -- reading ------------------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lake.attestation_keys import AttestationKeys
     from lake.store import Lake
     from pipelines.run import Outcome
     from pipelines.settings import Settings
@@ -92,10 +91,11 @@ def land(
 @click.argument("run_ids", nargs=-1, metavar="[RUN_ID]…")
 @click.option("--engine", type=click.Choice(_ENGINES), default=_ENGINES[0], show_default=True, help="What computes.")
 @click.option("--full", is_flag=True, help="Also what is fresh already.")
+@click.option("--check/--no-check", default=True, show_default=True, help="Hold what was made to its declarations.")
 @click.pass_obj
-def run(chosen: Settings, run_ids: tuple[str, ...], engine: str, full: bool) -> None:
+def run(chosen: Settings, run_ids: tuple[str, ...], engine: str, full: bool, check: bool) -> None:
     """Bring into the lake what is new or has changed (all runs by default)."""
-    outcomes = _run(chosen, run_ids, engine=engine, full=full)
+    outcomes = _run(chosen, run_ids, engine=engine, full=full, check=check)
     if not outcomes:
         click.echo(f"no runs in {chosen.landing}: land one with `teetotal land`, or try `teetotal demo`")
     if any(outcome.fault for outcome in outcomes):
@@ -106,11 +106,12 @@ def run(chosen: Settings, run_ids: tuple[str, ...], engine: str, full: bool) -> 
 @click.pass_obj
 def status(chosen: Settings) -> None:
     """Show which runs are fresh, stale or new, and what was kept, merged or rejected, and why."""
+    from lake.attestation_keys import loaded
     from lake.landing_zone import LandingZone
     from pipelines import show
     from pipelines import status as states
 
-    found = states.status(_lake(chosen), LandingZone(chosen.landing), _keys(chosen))
+    found = states.status(_lake(chosen), LandingZone(chosen.landing), loaded(chosen.attestation_keys))
     if not found.lines and not found.notes:
         click.echo(f"nothing in {chosen.landing} yet: land a run with `teetotal land`, or try `teetotal demo`")
         return
@@ -279,31 +280,14 @@ The tables are a Delta lake in {chosen.lake}. Look around:
     )
 
 
-def _keys(chosen: Settings) -> AttestationKeys:
-    """The keys that attestations are verified with, read when they are needed."""
-    from lake.attestation_keys import loaded
-
-    return loaded(chosen.attestation_keys)
-
-
-def _run(chosen: Settings, run_ids: Sequence[str], *, engine: str = _ENGINES[0], full: bool = False) -> list[Outcome]:
+def _run(
+    chosen: Settings, run_ids: Sequence[str], *, engine: str = _ENGINES[0], full: bool = False, check: bool = True
+) -> list[Outcome]:
     """Run, and say in a line what became of each run."""
-    from lake import engines
-    from lake.landing_zone import LandingZone
     from pipelines.progress import Watcher
     from pipelines.run import run as run_all
 
-    watcher = Watcher()
-    outcomes = run_all(
-        _lake(chosen),
-        LandingZone(chosen.landing),
-        chosen.limits,
-        watcher,
-        engines.engine(engine),
-        run_ids,
-        keys=_keys(chosen),
-        full=full,
-    )
+    outcomes = run_all(chosen, Watcher(), run_ids, engine=engine, full=full, check=check)
     for outcome in outcomes:
         click.echo(_told(outcome), err=outcome.fault is not None)
     return outcomes

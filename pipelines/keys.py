@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lake.keyring import Keyring
-    from lake.store import Lake, Written
+    from lake.snapshot import Written
+    from lake.store import Lake
 
 
 def inventory(lake: Lake, keyring: Keyring) -> list[dict[str, str]]:

@@ -3,50 +3,70 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from assets.workplace import Onlooker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from assets.making import Made
     from bronze.read_file import Progress as Told
+    from lake.errors import LakeError
     from lake.landing_zone import LandedFile
+    from lake.snapshot import Written
 
 
-class Watcher:
-    """Names each run as it starts and shows a bar for each of its files."""
+class Watcher(Onlooker):
+    """Remembers what became of each run, and shows a bar for each of its files."""
 
     def __init__(self) -> None:
         self._is_watched = sys.stderr.isatty()  # the drawing library is loaded only where someone looks
+        self._drawing = threading.Lock()
+        self.written: defaultdict[str, list[Written]] = defaultdict(list)
+        self.faults: dict[str, LakeError] = {}
 
-    def runs(self, run_ids: Sequence[str]) -> Iterator[str]:
-        """The same ids, one by one, each announced."""
-        for number, run_id in enumerate(run_ids, 1):
-            if self._is_watched:
-                sys.stderr.write(f"{run_id} {number} of {len(run_ids)}\n")
-            yield run_id
+    def made(self, made: Made) -> None:
+        """Remember what was written."""
+        self.written[made.run_id] += made.written
+
+    def failed(self, run_id: str, fault: LakeError) -> None:
+        """Remember why a run goes no further."""
+        self.faults[run_id] = fault
 
     @contextmanager
-    def files(self, files: Sequence[LandedFile]) -> Iterator[Told]:
-        """A teller for the readers of these files."""
-        if not self._is_watched:
+    def files(self, run_id: str, files: Sequence[LandedFile]) -> Iterator[Told]:
+        """A teller for the readers of these files; of runs that are read side by side, one is drawn at a time."""
+        if not self._is_watched or not self._drawing.acquire(blocking=False):
             yield lambda _name, _bytes, _rows: None
             return
-        from rich import progress
-        from rich.console import Console
+        try:
+            with _bars(run_id, files) as told:
+                yield told
+        finally:
+            self._drawing.release()
 
-        columns = (
-            progress.TextColumn("  {task.description}"),
-            progress.BarColumn(),
-            progress.DownloadColumn(),
-            progress.TextColumn("{task.fields[rows]:,} rows"),
-            progress.TransferSpeedColumn(),
-            progress.TimeRemainingColumn(),
-        )
-        with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-            tasks = {
-                file.name: bars.add_task(file.name, total=file.size_bytes, rows=0)
-                for file in files
-                if file.problem is None
-            }
-            yield lambda name, source_bytes, rows: bars.update(tasks[name], completed=source_bytes, rows=rows)
+
+@contextmanager
+def _bars(run_id: str, files: Sequence[LandedFile]) -> Iterator[Told]:
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("  {task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TextColumn("{task.fields[rows]:,} rows"),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks = {
+            file.name: bars.add_task(f"{run_id}/{file.name}", total=file.size_bytes, rows=0)
+            for file in files
+            if file.problem is None
+        }
+        yield lambda name, source_bytes, rows: bars.update(tasks[name], completed=source_bytes, rows=rows)

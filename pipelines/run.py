@@ -1,27 +1,29 @@
-"""`teetotal run`: bring every run that is new or stale up to date, and go on where one fails."""
+"""`teetotal run`: bring every run that is new or stale up to date, through Dagster, and go on where one fails."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
-from assets import bronze, gold, silver
-from lake.attestation_keys import NO_KEYS, AttestationKeys
+import dagster as dg
+
+from assets.making import up_to_date
 from lake.errors import EvidenceRejected, LakeError, nearest
 from lake.identity import slug
+from pipelines.definitions import build, workplace
+from pipelines.instance import PROCESS_TAG, instance, process
+from pipelines.jobs import COMPARE, INGEST
+from pipelines.partitions import known, range_tags, register, stretches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from bronze.limits import Limits
-    from lake.engines import Engine
-    from lake.landing_zone import LandingZone
-    from lake.store import Lake, Written
+    from lake.snapshot import Written
     from pipelines.progress import Watcher
+    from pipelines.settings import Settings
 
-_TRIES = 3
+# A command tells what became of each run itself.
+_SILENT = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 @dataclass(frozen=True)
@@ -35,56 +37,47 @@ class Outcome:
 
 
 def run(
-    lake: Lake,
-    zone: LandingZone,
-    limits: Limits,
+    chosen: Settings,
     watcher: Watcher,
-    engine: Engine,
     run_ids: Sequence[str] = (),
     *,
+    engine: str = "polars",
     full: bool = False,
-    keys: AttestationKeys = NO_KEYS,
+    check: bool = True,
 ) -> list[Outcome]:
-    """Materialise the runs that were named, or all; a fresh one is left alone unless `full`."""
-    complete, _ = zone.run_ids()
+    """Make the runs that were named, or all; a fresh one is left alone unless `full`."""
+    place = workplace(chosen, watcher)
+    complete, _ = place.zone.run_ids()
     for run_id in run_ids:
         if slug(run_id) not in complete:
-            raise EvidenceRejected(f"no run {run_id!r} in {zone.place}", nearest(run_id, complete))
+            raise EvidenceRejected(f"no run {run_id!r} in {place.zone.place}", nearest(run_id, complete))
     wanted = list(run_ids) or complete
-    landed = set() if full else bronze.fresh(lake, zone, wanted, keys)
-    conformed = set() if full else silver.fresh(lake, landed)
-    measured = set() if full else gold.fresh(lake, conformed)
-    outcomes = []
-    for run_id in watcher.runs(wanted):
-        if run_id in measured:
-            outcomes.append(Outcome(run_id, is_skipped=True))
-            continue
-        try:
-            written = [] if run_id in landed else _tried(partial(_land, lake, zone, limits, watcher, run_id, keys))
-            written += [] if run_id in conformed else _tried(partial(silver.materialise, lake, run_id, engine))
-            written += _tried(partial(gold.materialise, lake, run_id, engine))
-            outcomes.append(Outcome(run_id, tuple(written)))
-        except LakeError as error:
-            outcomes.append(Outcome(run_id, fault=error))
-    if outcomes:
-        _tried(partial(gold.relate, lake))
-    return outcomes
+    fresh = set() if full else up_to_date(place.lake, place.zone, wanted, place.keys)
+    stale = [run_id for run_id in wanted if run_id not in fresh]
+    if stale:
+        _launch(chosen, watcher, stale, {"engine": engine, "full": full, "check": check})
+    return [
+        Outcome(run_id, is_skipped=True)
+        if run_id in fresh
+        else Outcome(run_id, tuple(watcher.written[run_id]), watcher.faults.get(run_id))
+        for run_id in wanted
+    ]
 
 
-def _land(
-    lake: Lake, zone: LandingZone, limits: Limits, watcher: Watcher, run_id: str, keys: AttestationKeys
-) -> list[Written]:
-    with watcher.files(zone.files(run_id)) as progress:
-        return bronze.materialise(lake, zone, run_id, limits, progress, keys)
-
-
-def _tried(work: Callable[[], list[Written]]) -> list[Written]:
-    """Do something, again a few times where the reason is transient."""
-    for attempt in range(_TRIES):
-        try:
-            return work()
-        except LakeError as error:
-            if not error.is_transient or attempt == _TRIES - 1:
-                raise
-            time.sleep(0.5 * 2**attempt)
-    raise AssertionError("unreachable")
+def _launch(chosen: Settings, watcher: Watcher, run_ids: list[str], config: dict[str, object]) -> None:
+    """One launch for each stretch of runs, then one for what is measured across runs."""
+    definitions = build(chosen, watcher)
+    ingest, compare = (definitions.resolve_job_def(str(job.name)) for job in (INGEST, COMPARE))
+    tags = {PROCESS_TAG: process()}
+    with instance(chosen.home) as records:
+        register(records, run_ids)
+        for stretch in stretches(run_ids, known(records)):
+            try:
+                ingest.execute_in_process(
+                    instance=records,
+                    tags={**tags, **range_tags(stretch)},
+                    run_config={**_SILENT, "ops": {"training_runs": {"config": config}}},
+                )
+            except dg.Failure:
+                continue  # the watcher was told of every run that failed
+        compare.execute_in_process(instance=records, tags=tags, run_config=_SILENT)

@@ -17,7 +17,22 @@ if TYPE_CHECKING:
 
     from lake.keyring import KeyringSource
 
+# The address of a PostgreSQL server for Dagster's records. It may hold a password: files name it, none repeats it.
+POSTGRES_URL = "TEETOTAL_POSTGRES_URL"
+# Beside `pipelines` in a checkout, inside it in an installed wheel.
+_BUNDLED = (Path(__file__).parent / "dagster.yaml", Path(__file__).parent.parent / "dagster.yaml")
 _STORAGE_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_")
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where Dagster keeps its records: in a directory that someone set up, or in one that is set up from a file."""
+
+    directory: Path
+    # What it is set up from; none where it was set up by whoever named it.
+    source: Path | None
+    # Records on a PostgreSQL server instead of in files.
+    is_postgres: bool
 
 
 @dataclass(frozen=True)
@@ -28,6 +43,10 @@ class Settings:
     landing: Place
     limits: Limits
     keyring: KeyringSource
+    home: Home
+    # Where the pages of the checks are written.
+    docs: Path
+    # Public keys that attestation tokens are verified with.
     attestation_keys: Path | None = None
 
 
@@ -46,12 +65,49 @@ def settings(
         landing=Place.of(landing or known.get("TEETOTAL_LANDING") or "data/landing", options),
         limits=_limits(known),
         keyring=_keyring(place, keyring, known),
+        home=_home(place, known),
+        docs=Path(known.get("TEETOTAL_DOCS") or _beside(place) / "docs").expanduser().resolve(),
         attestation_keys=_path(known.get("TEETOTAL_ATTESTATION_KEYS")),
     )
 
 
 def _path(text: str | None) -> Path | None:
     return Path(text).expanduser().resolve() if text and text.strip() else None
+
+
+def environment(chosen: Settings) -> dict[str, str]:
+    """The environment in which a process of its own would find the same settings."""
+    named = {
+        "DAGSTER_HOME": str(chosen.home.directory),
+        "DAGSTER_DISABLE_TELEMETRY": "yes",
+        "TEETOTAL_LAKE": str(chosen.lake),
+        "TEETOTAL_LANDING": str(chosen.landing),
+        "TEETOTAL_DOCS": str(chosen.docs),
+    }
+    if isinstance(chosen.keyring, KeyringFile) and not chosen.keyring.is_made_on_first_use:
+        named["TEETOTAL_KEYRING"] = str(chosen.keyring.path)
+    if chosen.attestation_keys is not None:
+        named["TEETOTAL_ATTESTATION_KEYS"] = str(chosen.attestation_keys)
+    return {**os.environ, **named}
+
+
+def _home(lake: Place, known: Mapping[str, str]) -> Home:
+    """The home that was named; else one in a checkout, for the lake inside it; else one beside the lake.
+
+    Every lake has a history of its own: Dagster knows a run by its name alone.
+    """
+    is_postgres = bool(known.get(POSTGRES_URL))
+    if known.get("DAGSTER_HOME"):
+        return Home(Path(known["DAGSTER_HOME"]).expanduser().resolve(), None, is_postgres)
+    here = Path.cwd()
+    own = here / "dagster.yaml"
+    if own.is_file() and (not lake.is_local or lake.directory.is_relative_to(here)):
+        return Home(here / ".dagster", own, is_postgres)
+    return Home(_beside(lake) / ".dagster", next(path for path in _BUNDLED if path.is_file()), is_postgres)
+
+
+def _beside(lake: Place) -> Path:
+    return lake.directory.parent if lake.is_local else Path.cwd() / "data"
 
 
 def _keyring(lake: Place, typed: str | None, known: Mapping[str, str]) -> KeyringSource:

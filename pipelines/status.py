@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from assets import bronze, gold, silver
+from assets.making import up_to_date
 from bronze import manifest, runs, source_files, unreadable
 from gold import pairs
 from lake.attestation_keys import NO_KEYS, AttestationKeys
@@ -47,7 +47,7 @@ class Status:
 def status(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEYS) -> Status:
     """Compare the landing zone with the lake; nothing is read that the lake knows already."""
     complete, incomplete = zone.run_ids()
-    fresh = gold.fresh(lake, silver.fresh(lake, bronze.fresh(lake, zone, complete, keys)))
+    fresh = up_to_date(lake, zone, complete, keys)
     landed = {row["run_id"]: row for row in lake.scan(runs.TABLE).collect().to_dicts()}
     meant = {row["run_id"]: row for row in lake.scan(conformed.TABLE).collect().to_dicts()}
     lines, notes = [], []

@@ -21,8 +21,7 @@ from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
 from pipelines.demo import land_samples
-from pipelines.progress import Watcher
-from pipelines.run import run
+from tests.bringing import bring
 from tests.engines import SparkBench, started
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql import SparkSession
 
-    from lake.store import Written
+    from lake.snapshot import Written
     from tests.silver.rows import Bench
 
 os.environ["TZ"] = "UTC"
@@ -152,8 +151,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     home = tmp_path_factory.mktemp("recorded")
     lake = Lake(Place.of(home / "lake"), KeyringFile(home / "keyring.json", is_made_on_first_use=True))
     zone = LandingZone(Place.of(home / "landing"))
-    outcomes = run(lake, zone, Limits(), Watcher(), lake_engine("polars"), land_samples(zone))
-    assert [outcome.fault for outcome in outcomes if outcome.fault] == []
+    bring(lake, zone, land_samples(zone))
     return lake
 
 

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assets import gold, silver
-from bronze.limits import Limits
 from gold import pairs, scaling, step_overhead, time_breakdown, toll_breakdown
 from lake.engines import ENGINES, engine
 from pipelines.demo import land_samples
-from pipelines.progress import Watcher
-from pipelines.run import run
+from tests.bringing import bring
 
 if TYPE_CHECKING:
     from lake.landing_zone import LandingZone
-    from lake.store import Lake, Written
+    from lake.snapshot import Written
+    from lake.store import Lake
     from tests.conftest import LandFiles
 
 POLARS = engine("polars")
@@ -130,8 +129,7 @@ def test_runs_that_differ_in_ranks_alone_are_a_family(lake: Lake, land_files: La
 def test_engines_write_the_same_gold(recorded: Lake, lake: Lake, zone: LandingZone, name: str) -> None:
     land_samples(zone)
     run_ids = ["resnet50-plain-w2", "resnet50-tee-w2"]
-    outcomes = run(lake, zone, Limits(), Watcher(), engine(name), run_ids)
-    assert [outcome.fault for outcome in outcomes] == [None, None]
+    bring(lake, zone, run_ids, name)
     for table in (*gold.RUN_TABLES, *gold.PAIR_TABLES):
         for run_id in run_ids:
             ours, theirs = (place.scan(table, [run_id]).sort(table.key).collect() for place in (lake, recorded))

@@ -26,7 +26,7 @@ from tests.lake.specimens import digests, files_under
 
 if TYPE_CHECKING:
     from lake.landing_zone import LandingZone
-    from lake.store import Written
+    from lake.snapshot import Written
     from lake.tables import Table
     from tests.conftest import LandFiles
 

@@ -20,7 +20,7 @@ from tests.lake.specimens import READINGS, VISITS, readings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lake.store import Written
+    from lake.snapshot import Written
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from assets.chunking import chunks
+from assets.chunking import chunks, part_of
 from assets.silver import TABLES
 from lake.engines import DuckDBEngine, PolarsEngine
 from tests.engines import SparkBench
@@ -276,13 +276,19 @@ def test_polars_and_spark_agree(batch: int, spark: SparkSession) -> None:
     _same(_on_polars(batch, SPARK_BATCHES), conformed(SparkBench(spark), bronze))
 
 
+def _shares(events: Frame, counts: dict[int, int], most: int) -> Iterator[Frame]:
+    for chunk in chunks(counts, most):
+        rows = chunk.of(events)
+        yield rows if chunk.parts == 1 else rows.filter(part_of(chunk.parts) == chunk.part)
+
+
 @pytest.mark.parametrize(("batch", "most"), [(0, 4), (1, 9), (2, 1000)])
 def test_spans_made_in_chunks_are_those_made_at_once(batch: int, most: int) -> None:
     bronze = _batch(batch, BATCHES)
     counts = Counter(bronze.events.column("rank").to_pylist())
 
     def shares(events: Frame) -> Iterator[Frame]:
-        return (chunk.share(events) for chunk in chunks(dict(counts), most))
+        return _shares(events, dict(counts), most)
 
     _same(_on_polars(batch, BATCHES), conformed(POLARS, bronze, shares))
 
@@ -296,6 +302,6 @@ def test_every_event_falls_into_one_chunk(engine: Bench) -> None:
         for rank in (0, 1, 2)
     ]
     events = Bronze.of(*rows).events
-    shares = (chunk.share(engine.wrap(events)) for chunk in chunks({0: len(ids) ** 2, 1: 5, 2: 5}, 20))
+    shares = _shares(engine.wrap(events), {0: len(ids) ** 2, 1: 5, 2: 5}, 20)
     taken = [(row["rank"], row["ordinal"]) for share in shares for row in engine.rows(share).to_pylist()]
     assert sorted(taken) == sorted((row["rank"], row["ordinal"]) for row in events.to_pylist())

@@ -23,7 +23,7 @@ from silver import cleaning, collectives, crossings, rejects, rule_counts, runs,
 from tests.bronze.traces import trace
 
 if TYPE_CHECKING:
-    from lake.store import Written
+    from lake.snapshot import Written
     from lake.tables import Table
 
 PRIVATE = "alice asks: why is layer 7 slow?"

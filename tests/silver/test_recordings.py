@@ -26,7 +26,7 @@ from silver import clock_offsets, collectives, crossings, nonce_budgets, runs, s
 from tests.silver.test_hostile_traces import beyond_declaration, beyond_laws
 
 if TYPE_CHECKING:
-    from lake.store import Written
+    from lake.snapshot import Written
     from lake.tables import Table
 
 SAMPLES = Path(__file__).parents[2] / "samples"

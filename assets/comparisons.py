@@ -1,0 +1,37 @@
+"""The stage that sets all runs against each other: how a family's toll grows, and what others have published."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from assets import events, gold
+from assets.checking import Checking, check_specs
+from assets.specs import asset_spec, on_new_content, tables_of
+from assets.training_runs import POOL
+from assets.workplace import Workplace
+from gold import published, scaling
+
+TABLES = (scaling.TABLE, published.TABLE)
+
+
+@dg.multi_asset(
+    name="comparisons",
+    specs=[asset_spec(table, None, on_new_content()) for table in TABLES],
+    check_specs=list(check_specs(TABLES)),
+    can_subset=True,
+    pool=POOL,
+)
+def comparisons(context: dg.AssetExecutionContext, workplace: dg.ResourceParam[Workplace]) -> Iterator[object]:
+    """Bring all comparisons across runs up to date; only what has changed is read."""
+    lake = workplace.lake
+    wanted = tables_of(context.selected_asset_keys, TABLES)
+    if wanted:
+        gold.scale(lake)
+        gold.publish(lake)
+    telling = events.Telling(context.instance, lake, TABLES)
+    for table in wanted:
+        snapshot = lake.snapshot(table)
+        yield telling.whole(table, [snapshot.partition(run_id) for run_id in snapshot.run_ids])
+    checking = Checking(workplace, context.selected_asset_check_keys)
+    checking.hold(TABLES, None)
+    yield from checking.results()

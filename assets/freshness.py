@@ -1,0 +1,24 @@
+"""Whether what a run's tables were made from is still what lies upstream; one look a table for any number of runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from lake.store import Lake
+    from lake.tables import Table
+
+
+def fresh(
+    lake: Lake, source: Table, tables: Sequence[Table], made_from: Callable[[int | None], str], run_ids: Iterable[str]
+) -> set[str]:
+    """Those runs of which all tables were made from the source's partition as it is."""
+    upstream = lake.snapshot(source)
+    snapshots = [lake.snapshot(table) for table in tables]
+    return {
+        run_id
+        for run_id in run_ids
+        if all(snapshot.is_made_from(run_id, made_from(upstream.mark(run_id))) for snapshot in snapshots)
+    }

@@ -1,0 +1,175 @@
+"""The queries that find rows which break a relation: `checked` is the table in question, the others go by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import duckdb
+
+# Each finds the rows that break a promise, by columns that are sensitive nowhere.
+_QUERIES = {
+    "belongs": """
+        SELECT run_id FROM checked ANTI JOIN silver.runs USING (run_id) ORDER BY run_id""",
+    "files": """
+        SELECT run_id, files_count, kept_files_count, merged_files_count, rejected_files_count FROM checked
+        WHERE files_count <> kept_files_count + merged_files_count + rejected_files_count
+        ORDER BY run_id""",
+    "file_outcomes": """
+        WITH found AS (
+            SELECT run_id, count(*) AS files_count, coalesce(sum(events_count), 0) AS events_count,
+                coalesce(sum(unreadable_count), 0) AS unreadable_count
+            FROM bronze.source_files GROUP BY run_id)
+        SELECT run_id, c.files_count, f.files_count AS found_files_count, c.events_count,
+            f.events_count AS found_events_count
+        FROM checked c LEFT JOIN found f USING (run_id)
+        WHERE (c.files_count, c.events_count, c.unreadable_count)
+            <> (coalesce(f.files_count, 0), coalesce(f.events_count, 0), coalesce(f.unreadable_count, 0))
+        ORDER BY run_id""",
+    "landed_events": """
+        WITH found AS (
+            SELECT run_id, source_sha256, count(*) AS found_count FROM checked GROUP BY run_id, source_sha256),
+        told AS (
+            SELECT run_id, source_sha256, events_count FROM bronze.source_files
+            WHERE outcome = 'kept' AND events_count > 0)
+        SELECT run_id, source_sha256, events_count, found_count
+        FROM told FULL JOIN found USING (run_id, source_sha256)
+        WHERE events_count IS DISTINCT FROM found_count
+        ORDER BY run_id, source_sha256""",
+    "stretches": """
+        WITH found AS (
+            SELECT run_id, source_sha256, count(*) AS found_count FROM checked GROUP BY run_id, source_sha256),
+        told AS (
+            SELECT run_id, source_sha256, unreadable_count FROM bronze.source_files
+            WHERE outcome = 'kept' AND unreadable_count > 0)
+        SELECT run_id, source_sha256, unreadable_count, found_count
+        FROM told FULL JOIN found USING (run_id, source_sha256)
+        WHERE unreadable_count IS DISTINCT FROM found_count
+        ORDER BY run_id, source_sha256""",
+    "conserved": """
+        WITH settled AS (
+            SELECT run_id, source_sha256, sum(events_count) AS settled_count FROM checked
+            WHERE effect IN ('kept', 'merged', 'rejected') GROUP BY run_id, source_sha256),
+        landed AS (
+            SELECT run_id, source_sha256, events_count FROM bronze.source_files
+            WHERE outcome = 'kept' AND events_count > 0)
+        SELECT run_id, source_sha256, events_count, settled_count
+        FROM landed FULL JOIN settled USING (run_id, source_sha256)
+        WHERE events_count IS DISTINCT FROM settled_count
+        ORDER BY run_id, source_sha256""",
+    "kept": """
+        WITH told AS (
+            SELECT run_id, source_sha256, sum(events_count) AS kept_count FROM silver.rule_counts
+            WHERE effect = 'kept' GROUP BY run_id, source_sha256),
+        found AS (
+            SELECT run_id, source_sha256, count(*) AS found_count FROM checked GROUP BY run_id, source_sha256)
+        SELECT run_id, source_sha256, kept_count, found_count
+        FROM told FULL JOIN found USING (run_id, source_sha256)
+        WHERE kept_count IS DISTINCT FROM found_count
+        ORDER BY run_id, source_sha256""",
+    "refused": """
+        WITH told AS (
+            SELECT run_id, source_sha256, sum(events_count) AS rejected_count FROM silver.rule_counts
+            WHERE effect = 'rejected' GROUP BY run_id, source_sha256),
+        found AS (
+            SELECT run_id, source_sha256, count(*) AS found_count FROM checked
+            WHERE level = 'event' GROUP BY run_id, source_sha256)
+        SELECT run_id, source_sha256, rejected_count, found_count
+        FROM told FULL JOIN found USING (run_id, source_sha256)
+        WHERE rejected_count IS DISTINCT FROM found_count
+        ORDER BY run_id, source_sha256""",
+    "spanned": """
+        SELECT run_id, rank, source_sha256, ordinal FROM checked
+        ANTI JOIN silver.spans USING (run_id, rank, source_sha256, ordinal)
+        ORDER BY run_id, rank, source_sha256, ordinal""",
+    "counted": """
+        WITH found AS (
+            SELECT run_id,
+                (SELECT count(*) FROM silver.spans s WHERE s.run_id = c.run_id) AS spans_count,
+                (SELECT count(*) FROM silver.steps s WHERE s.run_id = c.run_id) AS steps_count,
+                (SELECT count(*) FROM silver.crossings s WHERE s.run_id = c.run_id) AS crossings_count,
+                found_spans_count, found_steps_count, found_crossings_count
+            FROM checked c)
+        SELECT * FROM found
+        WHERE (spans_count, steps_count, crossings_count)
+            <> (found_spans_count, found_steps_count, found_crossings_count)
+        ORDER BY run_id""",
+    "parts": """
+        WITH summed AS (
+            SELECT run_id, rank, step_number, duration_ns,
+                coalesce(compute_ns, 0) + coalesce(collective_ns, 0) + coalesce(copy_ns, 0) + coalesce(memset_ns, 0)
+                + coalesce(crypto_ns, 0) + coalesce(transport_ns, 0) + coalesce(launch_ns, 0) + coalesce(sync_ns, 0)
+                + coalesce(host_ns, 0) + coalesce(idle_ns, 0) + unattributed_ns AS parts_ns
+            FROM checked)
+        SELECT * FROM summed WHERE duration_ns <> parts_ns
+        ORDER BY run_id, rank, step_number""",
+    "stepped": """
+        SELECT run_id, rank, step_number, c.duration_ns, s.duration_ns AS step_duration_ns
+        FROM checked c FULL JOIN silver.steps s USING (run_id, rank, step_number)
+        WHERE (c.duration_ns, c.is_warmup) IS DISTINCT FROM (s.duration_ns, s.is_warmup)
+        ORDER BY run_id, rank, step_number""",
+    "worked": """
+        WITH found AS (
+            SELECT run_id, count(*) AS found_count, sum(duration_ns) AS found_ns FROM silver.spans
+            WHERE is_gpu GROUP BY run_id),
+        told AS (
+            SELECT run_id, sum(kernels_count) AS kernels_count, sum(total_ns) AS total_ns FROM checked GROUP BY run_id)
+        SELECT run_id, kernels_count, found_count, total_ns, found_ns
+        FROM told FULL JOIN found USING (run_id)
+        WHERE (kernels_count, total_ns) IS DISTINCT FROM (found_count, found_ns)
+        ORDER BY run_id""",
+    "covered": """
+        WITH found AS (
+            SELECT run_id, boundary, count(*) AS found_count, count(violation) AS found_violations_count
+            FROM silver.crossings GROUP BY run_id, boundary)
+        SELECT run_id, boundary, crossings_count, found_count, violations_count, found_violations_count
+        FROM checked FULL JOIN found USING (run_id, boundary)
+        WHERE (crossings_count, violations_count) IS DISTINCT FROM (found_count, found_violations_count)
+        ORDER BY run_id, boundary""",
+    "fates": """
+        SELECT run_id, boundary, promised_message_count, promised_bytes FROM checked
+        WHERE promised_message_count
+            <> sealed_message_count + claimed_message_count + plain_message_count + unknown_message_count
+        OR promised_bytes <> sealed_bytes + claimed_bytes + plain_bytes + unknown_bytes
+        ORDER BY run_id, boundary""",
+    "shared": """
+        SELECT run_id, match_id FROM checked ANTI JOIN silver.collectives USING (run_id, match_id)
+        ORDER BY run_id, match_id""",
+    "paired": """
+        SELECT run_id, baseline_run_id FROM checked
+        WHERE run_id NOT IN (SELECT run_id FROM silver.runs)
+        OR (baseline_run_id IS NOT NULL
+            AND baseline_run_id NOT IN (SELECT run_id FROM silver.runs WHERE regime = 'cc_off'))
+        ORDER BY run_id""",
+    "differs": """
+        SELECT run_id, baseline_run_id, step_ns, baseline_step_ns, difference_ns FROM checked
+        WHERE difference_ns IS DISTINCT FROM step_ns - baseline_step_ns
+        ORDER BY run_id""",
+    "deltas": """
+        WITH means AS (
+            SELECT run_id, baseline_run_id, sum(delta_ns) AS deltas_ns, sum(step_ns) - sum(baseline_step_ns) AS toll_ns,
+                sum(step_ns) AS step_ns, sum(baseline_step_ns) AS baseline_step_ns
+            FROM checked GROUP BY run_id, baseline_run_id),
+        bounds AS (
+            SELECT run_id, min(duration_ns) AS least_ns, max(duration_ns) AS most_ns FROM gold.time_breakdown
+            WHERE NOT is_warmup GROUP BY run_id)
+        SELECT m.run_id, m.baseline_run_id, deltas_ns, toll_ns, step_ns, baseline_step_ns
+        FROM means m
+        LEFT JOIN bounds ours ON ours.run_id = m.run_id
+        LEFT JOIN bounds twins ON twins.run_id = m.baseline_run_id
+        WHERE deltas_ns IS DISTINCT FROM toll_ns
+        OR (step_ns BETWEEN ours.least_ns AND ours.most_ns) IS NOT TRUE
+        OR (baseline_step_ns BETWEEN twins.least_ns AND twins.most_ns) IS NOT TRUE
+        ORDER BY m.run_id""",
+    "scaled": """
+        SELECT c.run_id, c.tee_run_id, c.axis, c.toll_ns, s.difference_ns
+        FROM checked c LEFT JOIN gold.step_overhead s
+        ON s.run_id = c.tee_run_id AND s.baseline_run_id = c.baseline_run_id
+        WHERE c.toll_ns IS DISTINCT FROM s.difference_ns
+        ORDER BY c.run_id, c.tee_run_id, c.axis""",
+}
+
+
+def breaking(connection: duckdb.DuckDBPyConnection, question: str) -> duckdb.DuckDBPyRelation:
+    """The rows that break a relation, on a connection where its tables are."""
+    return connection.sql(_QUERIES[question])

@@ -1,0 +1,159 @@
+"""The stage that brings training runs up to date: any number of them in one step, each through all three tiers.
+
+One step, because a run whose file is broken must stop alone: Dagster blocks, retries and fails steps, not partitions.
+The step tells of every partition by itself (docs/decisions/0010).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+import dagster as dg
+
+from assets import bronze, events, gold
+from assets.checking import Checking, check_specs
+from assets.making import TIERS, make
+from assets.specs import asset_key, asset_spec, on_new_content, tables_of
+from assets.workplace import Workplace
+from lake.engines import engine
+from lake.errors import LakeError
+
+# Enough at once to fill the cores and to share the price of a look at each table; few enough to be told of early.
+_RUNS_AT_ONCE = 32
+_FAULTS_TOLD = 5
+_RETRIES = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+# Nobody else writes while one writes: two launches never meet in one partition.
+POOL = "lake_writer"
+ENGINE_TAG = "teetotal/engine"
+OWN_TABLES = tuple(table for tables in TIERS.values() for table in tables)
+TABLES = (*OWN_TABLES, *gold.PAIR_TABLES)
+
+
+class Making(dg.Config):
+    """What a launch may choose."""
+
+    engine: str = "polars"
+    full: bool = False
+    check: bool = True
+
+
+@dg.multi_asset(
+    name="training_runs",
+    specs=[
+        *(asset_spec(table) for table in OWN_TABLES),
+        # Pairs are made with their runs; where only a part of a run was made by hand, they follow by themselves.
+        *(asset_spec(table, condition=on_new_content()) for table in gold.PAIR_TABLES),
+    ],
+    check_specs=list(check_specs(TABLES)),
+    can_subset=True,
+    backfill_policy=dg.BackfillPolicy.single_run(),
+    retry_policy=_RETRIES,
+    pool=POOL,
+)
+def training_runs(
+    context: dg.AssetExecutionContext, config: Making, workplace: dg.ResourceParam[Workplace]
+) -> Iterator[object]:
+    """Bring the runs of this launch up to date."""
+    context.instance.add_run_tags(context.run_id, {ENGINE_TAG: config.engine})
+    yield from _Launch(context, config, workplace).work()
+
+
+class _Launch:
+    """One launch: what was asked, and what failed so far."""
+
+    def __init__(self, context: dg.AssetExecutionContext, config: Making, workplace: Workplace) -> None:
+        self._context = context
+        self._workplace = workplace
+        self._make = partial(make, workplace, engines=partial(engine, config.engine), full=config.full)
+        self._telling = events.Telling(context.instance, workplace.lake, TABLES, engine=config.engine)
+        wanted = set(tables_of(context.selected_asset_keys, TABLES))
+        self._tiers = [tier for tier, tables in TIERS.items() if not wanted.isdisjoint(tables)]
+        self._is_paired = not wanted.isdisjoint(gold.PAIR_TABLES)
+        self._checking = Checking(workplace, context.selected_asset_check_keys if config.check else ())
+        self._faults: dict[str, LakeError] = {}
+
+    def work(self) -> Iterator[object]:
+        run_ids = self._asked()
+        for first in range(0, len(run_ids), _RUNS_AT_ONCE):
+            yield from self._some(run_ids[first : first + _RUNS_AT_ONCE])
+        if self._is_paired:
+            yield from self._pairs([run_id for run_id in self._context.partition_keys if run_id not in self._faults])
+        if not self._tiers and not self._is_paired:
+            self._checking.hold(TABLES, None)
+        yield from self._checking.results()
+        if self._faults:
+            raise self._failure(len(run_ids))
+
+    def _asked(self) -> list[str]:
+        """The runs of this launch, less those that an earlier try of it has settled."""
+        if not self._tiers:
+            return []  # only pairs, or only checks
+        asked = list(self._context.partition_keys)
+        settled = self._settled() if self._context.retry_number else set()
+        return [run_id for run_id in asked if run_id not in settled]
+
+    def _settled(self) -> set[str]:
+        """Runs that were made, or failed for good, in an earlier try."""
+        last = {asset_key(table.full_name) for table in TIERS[self._tiers[-1]]}
+        kinds = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
+        entries = self._context.instance.all_logs(self._context.run_id, of_type=kinds)
+        found = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
+        return {
+            event.partition
+            for event in found
+            if event.asset_key in last and event.partition is not None and not events.is_transient(event)
+        }
+
+    def _some(self, run_ids: Sequence[str]) -> Iterator[object]:
+        """Some runs, tier by tier; one that fails goes no further."""
+        standing = list(run_ids)
+        for place, tier in enumerate(self._tiers):
+            if tier == "bronze":
+                yield from self._telling.landed(self._marks(standing))
+            made = self._make(tier, standing)
+            yield from self._telling.made(made)
+            yield from self._fail({one.run_id: one.fault for one in made if one.fault is not None}, place)
+            standing = [one.run_id for one in made if one.fault is None]
+            broken = self._checking.hold(TIERS[tier], standing)
+            yield from self._fail(broken, place + 1)
+            standing = [run_id for run_id in standing if run_id not in broken]
+
+    def _pairs(self, run_ids: Sequence[str]) -> Iterator[object]:
+        """Pair runs with their twins; a changed twin also brings the pairs of other runs up to date."""
+        lake = self._workplace.lake
+        written = {(one.table, one.run_id): one for one in gold.pair(lake)}
+        told = sorted({*run_ids, *(run_id for _, run_id in written)})
+        for table in gold.PAIR_TABLES:
+            snapshot = lake.snapshot(table)
+            for run_id in told:
+                written.setdefault((table.full_name, run_id), snapshot.partition(run_id))
+        yield from self._telling.written(written.values())
+        self._faults |= self._checking.hold(gold.PAIR_TABLES, told)
+
+    def _marks(self, run_ids: Sequence[str]) -> dict[str, str]:
+        complete, _ = self._workplace.zone.run_ids()
+        return {
+            run_id: bronze.seen(self._workplace.zone, run_id, self._workplace.keys)
+            for run_id in run_ids
+            if run_id in complete
+        }
+
+    def _fail(self, faults: Mapping[str, LakeError], place: int) -> Iterator[dg.AssetObservation]:
+        """Write the reason on the page of every partition that will not be made for it."""
+        self._faults |= faults
+        for run_id, fault in faults.items():
+            self._context.log.error("%s: %s", run_id, fault)
+            self._workplace.onlooker.failed(run_id, fault)
+            for tier in self._tiers[place:]:
+                for table in TIERS[tier]:
+                    yield events.failed(table, run_id, str(fault), is_transient=fault.is_transient)
+
+    def _failure(self, asked: int) -> dg.Failure:
+        told = [f"{run_id}: {fault}" for run_id, fault in list(self._faults.items())[:_FAULTS_TOLD]]
+        more = len(self._faults) - len(told)
+        return dg.Failure(
+            f"{len(self._faults)} of {asked} runs failed; the others are up to date. "
+            + "; ".join(told)
+            + (f"; and {more} more" if more else ""),
+            metadata={"failed_runs": dg.MetadataValue.json({name: str(fault) for name, fault in self._faults.items()})},
+            allow_retries=any(fault.is_transient for fault in self._faults.values()),
+        )

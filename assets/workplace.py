@@ -1,0 +1,48 @@
+"""What every stage works with: the lake, the landing zone, the bounds, and someone who may look on."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lake.attestation_keys import NO_KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from assets.making import Made
+    from bronze.limits import Limits
+    from bronze.read_file import Progress
+    from lake.attestation_keys import AttestationKeys
+    from lake.errors import LakeError
+    from lake.landing_zone import LandedFile, LandingZone
+    from lake.store import Lake
+
+
+class Onlooker:
+    """Told what goes on while runs are made; this one takes no notice."""
+
+    def files(self, run_id: str, files: Sequence[LandedFile]) -> AbstractContextManager[Progress]:  # noqa: ARG002
+        """A teller for the readers of a run's files."""
+        return nullcontext(lambda _name, _bytes, _rows: None)
+
+    def made(self, made: Made) -> None:
+        """A tier of a run was made, or could not be."""
+
+    def failed(self, run_id: str, fault: LakeError) -> None:
+        """A run goes no further."""
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """One lake and all that is needed to bring it up to date; the same for a command, a schedule and the UI."""
+
+    lake: Lake
+    zone: LandingZone
+    limits: Limits
+    docs: Path | None = None
+    keys: AttestationKeys = NO_KEYS
+    onlooker: Onlooker = field(default_factory=Onlooker)

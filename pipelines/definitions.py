@@ -1,0 +1,62 @@
+"""Everything that Dagster knows of teetotal, built from the settings: assets, checks, jobs, schedules and sensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets.comparisons import comparisons
+from assets.specs import landing_spec
+from assets.training_runs import training_runs
+from assets.workplace import Onlooker, Workplace
+from lake.attestation_keys import loaded
+from lake.landing_zone import LandingZone
+from lake.store import Lake
+from pipelines.jobs import CATCH_UP, COMPARE, INGEST, executor, maintenance
+from pipelines.landing_sensor import landing_sensor
+from pipelines.schedules import maintenance_schedule, nightly
+from pipelines.settings import settings
+
+if TYPE_CHECKING:
+    from pipelines.settings import Settings
+
+_AUTOMATION_SECONDS = 15
+
+
+def workplace(chosen: Settings, onlooker: Onlooker | None = None) -> Workplace:
+    """The lake, the landing zone and the bounds that the settings name."""
+    return Workplace(
+        lake=Lake(chosen.lake, chosen.keyring),
+        zone=LandingZone(chosen.landing),
+        limits=chosen.limits,
+        docs=chosen.docs,
+        keys=loaded(chosen.attestation_keys),
+        onlooker=onlooker or Onlooker(),
+    )
+
+
+def build(chosen: Settings, onlooker: Onlooker | None = None) -> dg.Definitions:
+    """The definitions for one lake and one landing zone."""
+    return dg.Definitions(
+        assets=[landing_spec(), training_runs, comparisons],
+        jobs=[INGEST, COMPARE, CATCH_UP, maintenance],
+        schedules=[nightly, maintenance_schedule],
+        sensors=[
+            landing_sensor,
+            dg.AutomationConditionSensorDefinition(
+                "automation",
+                target=dg.AssetSelection.all(),
+                minimum_interval_seconds=_AUTOMATION_SECONDS,
+                default_status=dg.DefaultSensorStatus.RUNNING,
+            ),
+        ],
+        executor=executor,
+        resources={"workplace": workplace(chosen, onlooker)},
+    )
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """What the UI and the daemon load, from the environment alone."""
+    return build(settings())

@@ -1,0 +1,57 @@
+"""The sensor of the landing zone: a run that is complete and new or changed becomes a partition and a launch, once."""
+
+import hashlib
+import json
+
+import dagster as dg
+
+from assets import bronze, events
+from assets.making import up_to_date
+from assets.specs import TRAINING_RUNS
+from assets.workplace import Workplace
+from lake.errors import LakeError
+from pipelines.jobs import INGEST
+from pipelines.partitions import known, range_tags, stretches
+
+
+@dg.sensor(
+    name="landing_sensor",
+    job=INGEST,
+    minimum_interval_seconds=15,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Launches runs that have landed or changed. Its cursor holds the mark of every run it has seen.",
+)
+def landing_sensor(
+    context: dg.SensorEvaluationContext, workplace: dg.ResourceParam[Workplace]
+) -> dg.SensorResult | dg.SkipReason:
+    """Compare the landing zone with what was seen at the last tick."""
+    before: dict[str, str] = json.loads(context.cursor or "{}")
+    complete, incomplete = workplace.zone.run_ids()
+    marks = {}
+    for run_id in complete:
+        try:
+            marks[run_id] = bronze.seen(workplace.zone, run_id, workplace.keys)
+        except LakeError as error:  # it went away, or changes under our eyes: the next tick sees it
+            context.log.warning("%s: %s", run_id, error)
+    for run_id in sorted(before.keys() - marks.keys()):
+        context.log.info("%s is gone from the landing zone; its tables stay in the lake", run_id)
+    changed = [run_id for run_id in marks if marks[run_id] != before.get(run_id)]
+    if not changed:
+        context.update_cursor(json.dumps(marks))
+        return dg.SkipReason(f"{len(marks)} runs, none new or changed; {len(incomplete)} not complete")
+    order = known(context.instance)
+    new = [run_id for run_id in changed if run_id not in set(order)]
+    fresh = up_to_date(workplace.lake, workplace.zone, changed, workplace.keys)
+    stale = [run_id for run_id in changed if run_id not in fresh]
+    return dg.SensorResult(
+        run_requests=[_request(stretch, marks) for stretch in stretches(stale, [*order, *new])],
+        dynamic_partitions_requests=[TRAINING_RUNS.build_add_request(new)] if new else [],
+        asset_events=[events.observed_landing(run_id, marks[run_id]) for run_id in changed],
+        cursor=json.dumps(marks),
+    )
+
+
+def _request(stretch: list[str], marks: dict[str, str]) -> dg.RunRequest:
+    """One launch for neighbours; the same content is never asked for twice."""
+    content = hashlib.sha256("".join(marks[run_id] for run_id in stretch).encode()).hexdigest()
+    return dg.RunRequest(run_key=f"{stretch[0]}+{len(stretch)}:{content}", tags=range_tags(stretch))

@@ -1,0 +1,46 @@
+"""When things happen by themselves: every night what is stale, then the upkeep of the lake."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from assets import comparisons
+from assets.making import up_to_date
+from assets.specs import asset_key
+from assets.training_runs import TABLES
+from assets.workplace import Workplace
+from pipelines.jobs import CATCH_UP, maintenance
+from pipelines.partitions import known, range_tags, register, stretches
+
+
+@dg.schedule(
+    name="nightly",
+    job=CATCH_UP,
+    cron_schedule="0 2 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Catches up on every run that is stale, also through a change of code, and compares all runs anew.",
+)
+def nightly(context: dg.ScheduleEvaluationContext, workplace: dg.ResourceParam[Workplace]) -> Iterator[dg.RunRequest]:
+    """One launch for each stretch of stale runs, and one for what is measured across runs."""
+    complete, _ = workplace.zone.run_ids()
+    fresh = up_to_date(workplace.lake, workplace.zone, complete, workplace.keys)
+    register(context.instance, complete)
+    stale = [run_id for run_id in complete if run_id not in fresh]
+    for stretch in stretches(stale, known(context.instance)):
+        yield dg.RunRequest(
+            run_key=None,
+            tags=range_tags(stretch),
+            asset_selection=[asset_key(table.full_name) for table in TABLES],
+        )
+    yield dg.RunRequest(run_key=None, asset_selection=[asset_key(table.full_name) for table in comparisons.TABLES])
+
+
+maintenance_schedule = dg.ScheduleDefinition(
+    name="maintenance",
+    job=maintenance,
+    cron_schedule="0 4 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Checkpoints the logs of all tables and deletes files that no recent version holds.",
+)

@@ -1,0 +1,143 @@
+"""A few rows of a gold table as Markdown, in human units; whatever a name says, it is shown and never obeyed."""
+
+from __future__ import annotations
+
+import base64
+import re
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from gold import (
+    attested_runs,
+    kernel_breakdown,
+    launches,
+    pairs,
+    published,
+    scaling,
+    sealing_coverage,
+    step_overhead,
+    stragglers,
+    time_breakdown,
+    toll_breakdown,
+    trace_summary,
+)
+from lake.tables import Kind
+from report.units import NOTHING, change, duration, legible, number, percent, ratio, size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from lake.tables import Column, Table
+
+# The most telling columns of a table, in the order in which a person asks for them; all of them where none are named.
+TELLING: dict[str, tuple[str, ...]] = {
+    attested_runs.TABLE.full_name: ("run_id", "verdict", "regime", "cc_mode", "conflicts", "evidence", "reason"),
+    kernel_breakdown.TABLE.full_name: (
+        *("run_id", "name", "kind", "total_ns", "share_fraction"),
+        *("kernels_count", "p50_ns", "p99_ns", "evidence"),
+    ),
+    launches.TABLE.full_name: (
+        *("run_id", "rank", "launches_count", "first_launch_ns", "launch_p50_ns", "launch_p99_ns"),
+        *("queue_p50_ns", "queue_p99_ns", "short_kernels_fraction", "evidence", "gpu_evidence", "reason"),
+    ),
+    pairs.TABLE.full_name: ("run_id", "baseline_run_id", "regime", "paired_by", "caveat", "reason"),
+    published.TABLE.full_name: (
+        *("source", "workload", "hardware", "regime", "metric", "statistic", "value_number", "unit"),
+        *("slowdown_ratio", "evidence_class"),
+    ),
+    scaling.TABLE.full_name: (
+        *("tee_run_id", "regime", "axis", "axis_number", "toll_ns", "slowdown_ratio"),
+        *("slope_ns", "slope_low_ns", "slope_high_ns", "evidence", "reason"),
+    ),
+    sealing_coverage.TABLE.full_name: (
+        *("run_id", "boundary", "regime", "promised_bytes", "sealed_bytes", "covered_bytes_fraction"),
+        *("promised_message_count", "sealed_message_count", "violations_count", "evidence", "reason"),
+    ),
+    step_overhead.TABLE.full_name: (
+        *("run_id", "baseline_run_id", "verdict", "slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio"),
+        *("step_ns", "baseline_step_ns", "steps_count", "dominant_part", "evidence"),
+    ),
+    stragglers.TABLE.full_name: (
+        *("run_id", "match_id", "collective", "step_number", "transfer_ns", "skew_ns", "skew_uncertainty_ns"),
+        *("late_rank", "total_wait_ns", "buffer_bytes", "evidence"),
+    ),
+    time_breakdown.TABLE.full_name: (
+        *("run_id", "rank", "step_number", "is_warmup", "duration_ns"),
+        *(f"{part}_ns" for part in time_breakdown.PARTS),
+        "evidence",
+    ),
+    toll_breakdown.TABLE.full_name: (
+        *("run_id", "part", "delta_ns", "share_fraction", "step_ns", "baseline_step_ns", "evidence", "reason"),
+    ),
+    trace_summary.TABLE.full_name: (
+        *("run_id", "rank", "total_ns", "busy_ns", "idle_ns", "tl_compute_ns", "tl_comm_ns"),
+        *("tl_exposed_comm_ns", "tl_exposed_memcpy_ns", "evidence", "reason"),
+    ),
+}
+# Where the first rows by key say little: the largest of these come first.
+_LEADING = {kernel_breakdown.TABLE.full_name: "total_ns", stragglers.TABLE.full_name: "skew_ns"}
+_LONGEST_CELL = 160
+_UNITS: dict[str, Callable[[Any], str]] = {"ns": duration, "bytes": size, "fraction": percent, "ratio": ratio}
+_SIGNED = {"delta_ns", "difference_ns", "toll_ns", "slope_ns", "slope_low_ns", "slope_high_ns"}
+_MARKS = re.compile(r"([\\`*_\[\]~])")
+# Renderers make links of bare addresses even where every mark is escaped; a joiner that is not seen keeps them apart.
+_ADDRESS = re.compile(r"(?i)(https?|ftp|mailto|xmpp|www)(?=[:.])|(?<=@)")
+_JOINER = "\N{WORD JOINER}"
+
+
+def markdown(table: Table, rows: pa.Table, most: int = 10) -> str:
+    """The first rows by run and key, or the largest, numbers to the right, and how many more there are."""
+    columns = [table.column(name) for name in TELLING.get(table.full_name, table.column_names)]
+    if not rows.num_rows:
+        return f"no rows: {_inert(table.grain)}\n"
+    leading = [(_LEADING[table.full_name], "descending")] if table.full_name in _LEADING else []
+    order = [*leading, *((name, "ascending") for name in dict.fromkeys(("run_id", *table.key)))]
+    shown = rows.sort_by(order).slice(0, most).select([column.name for column in columns]).to_pylist()
+    lines = [
+        _line([_heading(column) for column in columns]),
+        _line(["---" if column.kind in {Kind.TEXT, Kind.BOOL} else "---:" for column in columns]),
+        *(_line([_cell(column, row[column.name]) for column in columns]) for row in shown),
+    ]
+    rest = rows.num_rows - len(shown)
+    more = [f"\nand {rest:,} more row{'' if rest == 1 else 's'}"] if rest else []
+    return "\n".join([*lines, *more, ""])
+
+
+def markdown_image(svg: str, alt: str) -> str:
+    """A picture inside Markdown, carried in its own address: nothing is fetched, and no script in it would run."""
+    carried = base64.b64encode(svg.encode()).decode()
+    return f"![{_inert(alt)}](data:image/svg+xml;base64,{carried})"
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _heading(column: Column) -> str:
+    """The column's name in words; a unit that stands beside each number is left out."""
+    words = column.name.split("_")
+    if words[0] == "slope":
+        # The one number whose evidence is another than its row's.
+        words.insert(-1, "(modelled)")
+    return " ".join(words[:-1] if words[-1] in {"ns", "fraction", "ratio"} else words)
+
+
+def _cell(column: Column, value: Any) -> str:
+    """A value in the unit that its column's name says."""
+    if value is None:
+        return NOTHING
+    if column.kind is Kind.TEXT:
+        text = legible(value)
+        return _inert(text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…") or NOTHING
+    if column.kind is Kind.BOOL:
+        return "yes" if value else "no"
+    told = change if column.name in _SIGNED else _UNITS.get(column.name.rpartition("_")[2], number)
+    return _inert(told(value))
+
+
+def _inert(text: str) -> str:
+    """A text that no renderer takes for HTML, Markdown or an address."""
+    apart = _ADDRESS.sub(lambda found: found[0] + _JOINER, legible(text).strip())
+    return escape(_MARKS.sub(r"\\\1", apart), quote=False).replace("|", "&#124;")

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+import sqlalchemy as sa
+
+from assets import relations
+from assets.catalogue import TABLES, table
+from assets.expectations import Held, checks, hold
+from lake.connections import all_cores
+from lake.duckdb_dialect import URL, sharing
+from tests.tampered import change, copied, put
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lake.store import Lake
+    from tests.tampered import Change
+
+TEE, TWIN = "gpt2-tee-w2", "gpt2-plain-w2"
+SECRET = "Ada Lovelace's own words"
+
+
+def first(column: str, value: Any) -> Change:
+    """Put a value into the first row; `value` may be an expression."""
+    is_first = pl.int_range(pl.len()) == 0
+    known = value if isinstance(value, pl.Expr) else pl.lit(value)
+    return lambda rows: rows.with_columns(pl.when(is_first).then(known).otherwise(pl.col(column)).alias(column))
+
+
+def doubled(rows: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat([rows, rows.head(1)])
+
+
+def nothing(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.clear()
+
+
+def one_fewer(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.tail(-1)
+
+
+def one_fewer_at_the_end(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.head(-1)
+
+
+def row(**values: Any) -> Change:
+    """One row, null wherever nothing is given."""
+    return lambda rows: pl.DataFrame([{**dict.fromkeys(rows.columns), **values}], schema=rows.schema)
+
+
+def broken(held: list[Held]) -> dict[str, int]:
+    return {each.check.name: each.broken_count for each in held if not each.is_held}
+
+
+STRETCH = row(
+    run_id=TEE, source_sha256="0" * 64, offset_bytes=0, length_bytes=1, reason=f"at {SECRET}", beginning=SECRET
+)
+# Each fault, in the table that it is planted in, and the one check that names it, with its count.
+FAULTS: dict[str, tuple[str, Change, str, int]] = {
+    "null key": ("silver.steps", first("step_number", None), "step_number_is_never_null", 1),
+    "duplicate key": ("silver.crossings", doubled, "key_is_unique", 2),
+    "negative duration": ("silver.steps", first("duration_ns", -1), "duration_ns_is_in_its_range", 1),
+    "too much": ("gold.kernel_breakdown", first("share_fraction", 1.5), "share_fraction_is_in_its_range", 1),
+    "unknown kind": ("silver.spans", first("kind", "dancing"), "kind_is_of_its_set", 1),
+    "no number": ("gold.step_overhead", first("slowdown_ratio", float("nan")), "slowdown_ratio_is_finite", 1),
+    "plaintext": ("silver.spans", first("label", SECRET), "label_is_sealed", 1),
+    "a key's id alone": ("silver.runs", first("host", "sealed:1:k0000000:"), "host_is_sealed", 1),
+    "no digest": ("silver.steps", first("source_sha256", "abc"), "source_sha256_is_a_digest", 1),
+    "files": ("bronze.runs", first("rejected_files_count", 7), "files_are_kept_merged_or_rejected", 1),
+    "events told": ("bronze.runs", first("events_count", 7), "counts_agree_with_source_files", 1),
+    "lost event": ("bronze.trace_events", one_fewer, "events_are_those_that_landed", 1),
+    "stretch": ("bronze.unreadable", STRETCH, "stretches_are_those_that_landed", 1),
+    "lost count": ("silver.rule_counts", one_fewer_at_the_end, "landed_is_kept_merged_or_rejected", 1),
+    "lost span": ("silver.spans", one_fewer, "spans_are_the_events_kept", 1),
+    "reject": (
+        "silver.rejects",
+        row(run_id=TEE, level="event", source_sha256="0" * 64, ordinal=0, reason="bad"),
+        "rejects_are_the_events_rejected",
+        1,
+    ),
+    "collective out of nothing": ("silver.collectives", first("ordinal", 10**9), "collectives_are_spans", 1),
+    "crossing out of nothing": ("silver.crossings", first("ordinal", 10**9), "crossings_are_spans", 1),
+    "spans told": ("silver.runs", first("found_spans_count", 7), "counts_agree_with_tables", 1),
+    "sum": ("gold.time_breakdown", first("compute_ns", pl.col("compute_ns") + 1), "parts_sum_to_the_step", 1),
+    "lost step": ("gold.time_breakdown", one_fewer, "steps_are_those_of_silver", 1),
+    "kernel time": ("gold.kernel_breakdown", first("total_ns", pl.col("total_ns") + 1), "kernels_are_the_gpu_spans", 1),
+    "violations": ("gold.sealing_coverage", first("violations_count", 99), "crossings_are_those_of_silver", 1),
+    "two fates": ("gold.sealing_coverage", first("plain_bytes", 99), "promises_have_one_fate", 1),
+    "straggler": ("gold.stragglers", first("match_id", "of nobody"), "collectives_are_those_of_silver", 1),
+    "twin": ("gold.pairs", first("baseline_run_id", "nobody"), "runs_of_the_pair_exist", 1),
+    "difference": ("gold.step_overhead", first("difference_ns", 1), "difference_is_that_of_the_steps", 1),
+    "delta": ("gold.toll_breakdown", first("delta_ns", pl.col("delta_ns") + 1), "deltas_sum_to_the_difference", 1),
+}
+
+
+@pytest.fixture
+def tampered(recorded: Lake, tmp_path: Path) -> Lake:
+    """The recordings, to be tampered with."""
+    return copied(recorded, tmp_path / "tampered")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_everything_holds_on_the_recordings(recorded: Lake, name: str) -> None:
+    held = hold(recorded, table(name), None)
+    assert broken(held) == {}
+    assert tuple(each.check for each in held) == checks(table(name))
+    rows = recorded.scan(table(name)).select(pl.len()).collect().item()
+    assert {each.rows_count for each in held} == {rows}
+
+
+@pytest.mark.parametrize(("name", "how", "check", "count"), FAULTS.values(), ids=FAULTS.keys())
+def test_a_planted_fault_is_counted_by_the_check_that_names_it_and_by_no_other(
+    tampered: Lake, name: str, how: Change, check: str, count: int
+) -> None:
+    change(tampered, table(name), TEE, how)
+    assert broken(hold(tampered, table(name), [TEE])) == {check: count}
+    assert broken(hold(tampered, table(name), None)) == {check: count}
+
+
+def test_only_the_runs_in_question_are_looked_at(tampered: Lake) -> None:
+    change(tampered, table("silver.spans"), TEE, one_fewer)
+    held = hold(tampered, table("silver.spans"), [TWIN])
+    assert broken(held) == {}
+    assert held[0].rows_count == tampered.scan(table("silver.spans"), [TWIN]).select(pl.len()).collect().item()
+
+
+def test_every_relation_is_broken_by_some_fault() -> None:
+    names = {relation.name for relation in relations.RELATIONS}
+    assert names - {check for _, _, check, _ in FAULTS.values()} == {
+        "rows_belong_to_a_run",
+        "tolls_are_those_of_the_pairs",
+    }
+
+
+@pytest.mark.parametrize("name", ["silver.crossings", "silver.spans", "silver.steps", "gold.time_breakdown"])
+def test_rows_of_no_run_are_all_counted(tampered: Lake, name: str) -> None:
+    change(tampered, table("silver.runs"), TEE, nothing)
+    rows = tampered.scan(table(name), [TEE]).select(pl.len()).collect().item()
+    assert broken(hold(tampered, table(name), [TEE])) == {"rows_belong_to_a_run": rows}
+
+
+def test_a_toll_that_is_not_that_of_its_pair_is_found(tampered: Lake) -> None:
+    family, *_ = tampered.snapshot(table("gold.scaling")).run_ids
+    change(tampered, table("gold.scaling"), family, first("toll_ns", 1))
+    assert broken(hold(tampered, table("gold.scaling"), [family])) == {"tolls_are_those_of_the_pairs": 1}
+
+
+def test_columns_of_another_kind_are_named_and_nothing_else_is_judged(tampered: Lake) -> None:
+    steps = table("silver.steps")
+    rows = tampered.scan(steps, [TEE]).collect().with_columns(pl.col("ts_ns").cast(pl.String)).to_arrow()
+    put(tampered, steps, TEE, rows)
+    first_held, *others = hold(tampered, steps, [TEE])
+    assert (first_held.broken_count, first_held.samples) == (
+        1,
+        [{"column": "ts_ns VARCHAR where ts_ns BIGINT is declared"}],
+    )
+    assert {(each.is_held, each.broken_count, each.reason) for each in others} == {
+        (False, 0, "not judged: the columns are not as declared")
+    }
+
+
+def test_a_missing_column_is_a_broken_check_and_no_error(tampered: Lake) -> None:
+    steps = table("silver.steps")
+    put(tampered, steps, TEE, tampered.scan(steps, [TEE]).drop("ts_ns").collect().to_arrow())
+    held = hold(tampered, steps, [TEE])
+    assert held[0].reason == "a data file does not have all declared columns"
+    assert {each.is_held for each in held} == {False}
+
+
+def test_samples_name_the_rows_and_are_few(tampered: Lake) -> None:
+    change(tampered, table("silver.spans"), TEE, lambda rows: rows.with_columns(duration_ns=pl.lit(-1, pl.Int64)))
+    (found,) = [each for each in hold(tampered, table("silver.spans"), [TEE]) if not each.is_held]
+    assert found.broken_count == found.rows_count > 5
+    assert len(found.samples) == 5
+    assert found.samples[0].keys() == {"run_id", "rank", "source_sha256", "ordinal", "duration_ns"}
+    assert {sample["duration_ns"] for sample in found.samples} == {-1}
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("silver.spans", first("label", SECRET)),
+        ("bronze.source_files", lambda rows: doubled(first("file_name", SECRET)(rows).head(1))),
+        ("bronze.source_files", first("outcome", SECRET)),
+        ("bronze.unreadable", lambda rows: doubled(STRETCH(rows))),
+        ("bronze.trace_events", lambda rows: doubled(first("name", SECRET)(rows))),
+    ],
+)
+def test_plaintext_is_in_no_result_and_on_no_page(tampered: Lake, tmp_path: Path, name: str, how: Change) -> None:
+    change(tampered, table(name), TEE, how)
+    held = hold(tampered, table(name), [TEE], tmp_path / "docs")
+    assert broken(held)
+    assert SECRET not in repr(held)
+    pages = [path for path in (tmp_path / "docs").rglob("*") if path.is_file()]
+    assert pages == [held[0].page]
+    assert SECRET not in pages[0].read_text("utf-8")
+
+
+def test_a_page_shows_every_rule_fetches_nothing_and_is_replaced(tampered: Lake, tmp_path: Path) -> None:
+    steps, docs = table("silver.steps"), tmp_path / "docs"
+    change(tampered, steps, TEE, first("duration_ns", -1))
+    pages = [
+        {each.page for each in hold(tampered, steps, run_ids, docs) if each.page}
+        for run_ids in ([TEE], [TEE], [TEE, TWIN], [TWIN, TEE], None)
+    ]
+    assert pages == [
+        {docs / "silver" / "steps" / f"{name}.html"} for name in (TEE, TEE, "_several", "_several", "_all")
+    ]
+    assert sorted(path.name for path in docs.rglob("*.*")) == ["_all.html", "_several.html", f"{TEE}.html"]
+    text = (docs / "silver" / "steps" / f"{TEE}.html").read_text("utf-8")
+    assert "duration_ns is at least 0" in text
+    assert "1 of " in text
+    assert "<script" not in text
+    assert "url(" not in text
+
+
+def test_the_dialect_gives_results_that_outlive_their_connection_and_columns_of_views() -> None:
+    with all_cores() as connection:
+        connection.sql(
+            "SELECT 'a' AS name, 1 AS slot, 2::BIGINT AS ts_ns, 0.5::DOUBLE AS w, true AS is_it"
+        ).create_view("seen")
+        engine = sa.create_engine(URL, **sharing(connection))
+        with engine.connect() as session:
+            rows: sa.CursorResult[Any] = session.execute(
+                sa.select(sa.column("name")).select_from(sa.table("seen")).where(sa.column("slot") == 1)
+            )
+        assert rows.fetchall() == [("a",)]
+        told = sa.inspect(engine).get_columns("seen")
+        assert {column["name"]: str(column["type"]) for column in told} == {
+            "name": "VARCHAR",
+            "slot": "INTEGER",
+            "ts_ns": "BIGINT",
+            "w": "DOUBLE",
+            "is_it": "BOOLEAN",
+        }
+        assert not sa.inspect(engine).has_table("unseen")

@@ -1,0 +1,26 @@
+"""Runs brought from landing to gold, without the orchestrator."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from assets import gold
+from assets.making import TIERS, make
+from assets.workplace import Workplace
+from bronze.limits import Limits
+from lake.engines import engine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lake.landing_zone import LandingZone
+    from lake.store import Lake
+
+
+def bring(lake: Lake, zone: LandingZone, run_ids: Sequence[str], name: str = "polars") -> None:
+    """All tiers of some runs, and all that compares them."""
+    for tier in TIERS:
+        made = make(Workplace(lake, zone, Limits()), tier, run_ids, partial(engine, name))
+        assert [one.fault for one in made if one.fault] == []
+    gold.relate(lake)

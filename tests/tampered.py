@@ -1,0 +1,62 @@
+"""A lake whose files were changed around the door: nothing that the door refuses is refused here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
+
+from lake.contract import matches, partitions
+from lake.places import Place
+from lake.snapshot import held
+from lake.store import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import polars as pl
+
+    from lake.tables import Table
+
+    Change = Callable[[pl.DataFrame], pl.DataFrame]
+
+
+def copied(lake: Lake, into: Path) -> Lake:
+    """A lake of its own on the same data files; it has no keyring, which checks do not need."""
+    shutil.copytree(lake.place.directory, into, copy_function=os.link)
+    return Lake(Place.of(into))
+
+
+def change(lake: Lake, table: Table, run_id: str, how: Change) -> None:
+    """Put changed rows in the place of a run's rows, in the order of the key."""
+    rows = how(lake.scan(table, [run_id]).sort(table.key).collect())
+    anything = pa.schema([field.with_nullable(True) for field in table.arrow_schema])
+    put(lake, table, run_id, rows.to_arrow().cast(anything))
+
+
+def put(lake: Lake, table: Table, run_id: str, rows: pa.Table) -> None:
+    """Make rows of any kind a run's partition: data files and log entries, as a stranger would write them."""
+    root = lake.place.directory / table.path
+    handle = DeltaTable(root)
+    actions: list[AddAction | RemoveAction] = [
+        RemoveAction(path, True, int(time.time() * 1000), size, values)
+        for path, (size, values) in held(handle, table, [run_id]).items()
+    ]
+    for inner in partitions(table, rows):
+        part = rows.filter(matches(inner)) if inner else rows
+        values = {"run_id": run_id, **{name: str(value) for name, value in inner.items()}}
+        path = "/".join([*(f"{name}={value}" for name, value in values.items()), f"{uuid.uuid4().hex}.parquet"])
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(part.drop_columns(list(table.partition_by)), root / path)
+        told = json.dumps({"numRecords": part.num_rows})
+        actions.append(AddAction(path, (root / path).stat().st_size, values, int(time.time() * 1000), True, told))
+    handle.create_write_transaction(actions, "append", handle.schema(), list(table.partition_by))
