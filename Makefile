@@ -47,10 +47,8 @@ bench: $(DEMO)/.ready ## time the pipeline on traces made from a recording
 	$(DEMO)/bin/python -m benchmarks $(ARGS)
 
 .PHONY: ui
-ui: ## the web interface (comes with the orchestration)
-	@echo "There is no web interface yet: it comes with the orchestration." >&2
-	@echo "Until then: $(DEMO)/bin/teetotal status, and $(DEMO)/bin/teetotal show TABLE." >&2
-	@exit 1
+ui: $(DEMO)/.ready ## the web interface, and the daemon behind it, on this machine (Ctrl-C stops both)
+	@$(DEMO)/bin/teetotal ui $(ARGS)
 
 .PHONY: snapshots
 snapshots: java-17 $(DEV)/.ready ## rewrite the snapshots that tests compare with

@@ -90,7 +90,7 @@ def _column(table: Table, column: Column) -> dg.TableColumn:
         description=column.meaning,
         constraints=dg.TableColumnConstraints(
             nullable=column.nullable,
-            unique=table.key == (column.name,),
+            unique=table.key == ("run_id",) == (column.name,),
             other=list(_limits(table, column)),
         ),
     )

@@ -254,6 +254,17 @@ def rotate_keys(chosen: Settings, resume: bool) -> None:
 
 
 @main.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=3000, show_default=True, help="0 picks a free one.")
+@click.option("--only", type=click.Choice(["server", "daemon"]), help="One of the two, where each has a service.")
+@click.pass_obj
+def ui(chosen: Settings, port: int, only: str | None) -> None:
+    """Watch and launch in the browser: Dagster's web server on this machine, and the daemon behind it."""
+    from pipelines.ui import serve
+
+    serve(chosen, port, click.echo, only=only)
+
+
+@main.command()
 @click.pass_obj
 def demo(chosen: Settings) -> None:
     """Land the bundled recordings, run the pipeline on them, and tell what the TEE cost and where."""

@@ -30,7 +30,9 @@ def step_overhead(rows: Sequence[Row]) -> str:
     drawing = Drawing("How much longer a step takes in the TEE", subtitle)
     shown = rows[:MOST_PAIRS]
     places = ("slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio")
-    scale = _scale((row[name] for row in shown for name in places), 1.0, MARGIN + 4, RIGHT - 150)
+    floors = [row["noise_floor_fraction"] for row in shown if finite(row["noise_floor_fraction"])]
+    noise = [max(0.0, 1 + sign * floor) for floor in floors for sign in (-1, 1)]
+    scale = _scale([*noise, *(row[name] for row in shown for name in places)], 1.0, MARGIN + 4, RIGHT - 150)
     bands = [(drawing.y + _PAIR * place + 40, drawing.y + _PAIR * place + 64) for place in range(len(shown))]
     if any(finite(row["slowdown_ratio"]) for row in shown):
         drawing.axis(scale, bands, ratio)
@@ -104,11 +106,11 @@ def _pair(drawing: Drawing, row: Row, scale: Scale) -> None:
     drawing.text(MARGIN, drawing.y + 31, row["verdict"], px=SMALL)
     middle, slowdown = drawing.y + 52, row["slowdown_ratio"]
     if finite(slowdown):
-        drawing.line(scale.at(1), middle - 12, scale.at(1), middle + 12, INK, px=1.5)
         floor = row["noise_floor_fraction"]
         if finite(floor):
             left, end = scale.at(1 - floor), scale.at(1 + floor)
             drawing.rect(left, middle - 9, end - left, 18, PALE, f"repeats of the twin differ by {percent(floor)}")
+        drawing.line(scale.at(1), middle - 12, scale.at(1), middle + 12, INK, px=1.5)
         low, high = row["slowdown_low_ratio"], row["slowdown_high_ratio"]
         if finite(low) and finite(high):
             drawing.rect(scale.at(low), middle - 1.5, scale.at(high) - scale.at(low), 3, BLUE, _interval(row))

@@ -79,7 +79,7 @@ def _kernel(drawing: Drawing, row: Row, scale: Scale) -> None:
     share = f", {percent(row['share_fraction'])}" if row["share_fraction"] is not None else ""
     base = drawing.y + 25
     drawing.text(MARGIN + wide + 6, base, f"{duration(row['total_ns'])}{share}", px=SMALL, weight=600)
-    ran = f"{number(row['kernels_count'])} times, median {duration(row['p50_ns'])}"
+    ran = f"{counted(row['kernels_count'], 'time')}, median {duration(row['p50_ns'])}"
     drawing.text(RIGHT - 84, base, ran, px=SMALL, anchor="end", most_px=180)
     drawing.text(RIGHT, base, row["evidence"], px=SMALL, colour=MUTED, anchor="end")
     drawing.y += 38

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 MOST_FAMILIES = 4
-_LEFT, _HIGH = 84, 150
+_LEFT, _HIGH, _LABEL = 84, 150, 170
 _AXES = {"world_size": "ranks", "bucket_cap_mib": "MiB of bucket cap"}
-_MOST_TICKS = 8
 _SPEAKING = ("model", "dtype", "parallelism", "backend", "gpu", "host_cpu")
 
 
@@ -42,18 +41,20 @@ def _panel(drawing: Drawing, panel: list[Row]) -> None:
     across = _across(panel)
     tolls = [row["toll_ns"] for row in panel]
     reached = [0, *tolls, *(toll for toll in _line(panel, across, first["slope_ns"]) if finite(toll))]
-    room = (max(reached) - min(reached)) * 0.25 or 1
+    room = (max(reached) - min(reached)) * 0.3 or 1
     up = Scale(min(reached), max(reached) + room, drawing.y + _HIGH, drawing.y)
     for tick in up.ticks:
         drawing.line(_LEFT, up.at(tick), RIGHT, up.at(tick), GRID)
         drawing.text(_LEFT - 8, up.at(tick) + 4, rounded(duration(tick)), px=SMALL, colour=MUTED, anchor="end")
     drawing.line(_LEFT, up.at(0), RIGHT, up.at(0), INK)
     _slope(drawing, panel, across, up)
-    for row in panel:
-        _point(drawing, row, across, up)
+    _points(drawing, sorted(panel, key=lambda row: (row["axis_number"], row["tee_run_id"])), across, up)
     bottom = drawing.y + _HIGH
-    for place in sorted({row["axis_number"] for row in panel})[:_MOST_TICKS]:
-        drawing.text(across.at(place), bottom + 16, number(place), px=SMALL, colour=MUTED, anchor="middle")
+    last = 0.0
+    for place in sorted({row["axis_number"] for row in panel}):
+        if across.at(place) - last > 30:
+            last = across.at(place)
+            drawing.text(last, bottom + 16, number(place), px=SMALL, colour=MUTED, anchor="middle")
     drawing.text(RIGHT, bottom + 16, _AXES[first["axis"]], px=SMALL, colour=MUTED, anchor="end")
     drawing.y = bottom + 22
     drawing.note(_told(first), x=_LEFT)
@@ -63,20 +64,27 @@ def _panel(drawing: Drawing, panel: list[Row]) -> None:
 def _across(panel: list[Row]) -> Scale:
     places = [row["axis_number"] for row in panel]
     low, high = min(places), max(places)
-    left, right = _LEFT + 60, RIGHT - 110
+    left, right = _LEFT + 110, RIGHT - 150
     return Scale(low, high, left, right) if low < high else Scale(low, high, (left + right) / 2, (left + right) / 2)
 
 
-def _point(drawing: Drawing, row: Row, across: Scale, up: Scale) -> None:
-    x, y = across.at(row["axis_number"]), up.at(row["toll_ns"])
-    told = f"{change(row['toll_ns'])}, {ratio(row['slowdown_ratio'])}"
-    drawing.dot(x, y, BLUE, f"{row['tee_run_id']}: {told}, {row['evidence']}")
-    # Beside the line, never on it: over the point where the line falls away from it, under it where it climbs.
-    is_left = x <= (_LEFT + RIGHT) / 2
-    base = y - 21 if is_left != ((row["slope_ns"] or 0) > 0) else y + 17
-    edge, anchor = (x - 5, "start") if is_left else (x + 5, "end")
-    for down, text, weight in ((0, f"{told}, {row['evidence']}", 600), (13, row["tee_run_id"], 400)):
-        drawing.text(edge, base + down, text, px=SMALL, anchor=anchor, weight=weight, has_halo=True)
+def _points(drawing: Drawing, panel: list[Row], across: Scale, up: Scale) -> None:
+    """Draw the points, and name those whose label touches no other: the first and the last before the rest."""
+    taken: list[tuple[float, float]] = []
+    for row in (panel[0], panel[-1], *panel[1:-1]) if len(panel) > 1 else panel:
+        x, y = across.at(row["axis_number"]), up.at(row["toll_ns"])
+        told = f"{change(row['toll_ns'])}, {ratio(row['slowdown_ratio'])}"
+        drawing.dot(x, y, BLUE, f"{row['tee_run_id']}: {told}, {row['evidence']}")
+        # Over the point, on the side where the line is lower.
+        is_rising = (row["slope_ns"] or 0) > 0
+        edge, anchor = (x + 5, "end") if is_rising else (x - 5, "start")
+        left = edge - _LABEL if is_rising else edge
+        if any(abs(left - other) < _LABEL and -26 < y - top < 26 for other, top in taken):
+            continue
+        taken.append((left, y))
+        drawing.text(edge, y - 22, told, px=SMALL, anchor=anchor, weight=600, has_halo=True)
+        name = f"{row['tee_run_id']}, {row['evidence']}"
+        drawing.text(edge, y - 9, name, px=SMALL, anchor=anchor, colour=MUTED, most_px=_LABEL, has_halo=True)
 
 
 def _line(panel: list[Row], across: Scale, slope_ns: int | None) -> list[float]:

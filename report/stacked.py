@@ -99,8 +99,9 @@ def _step(run_id: str, rank: int, steps: list[Row]) -> Bar:
         for part in PARTS
         if sums[part] > 0
     )
-    label = f"rank {rank}" if any(not step["is_warmup"] for step in kept) else f"rank {rank}, warm-up"
-    return Bar(run_id, label, pieces, duration(whole / len(kept)), _weakest(kept), under=_reason(kept))
+    only = "only warm-up was recorded" if all(step["is_warmup"] for step in kept) else ""
+    under = "; ".join(filter(None, (only, _reason(kept))))
+    return Bar(run_id, f"rank {rank}", pieces, duration(whole / len(kept)), _weakest(kept), under=under)
 
 
 def _trace(row: Row, names: list[tuple[str, str]]) -> Bar:

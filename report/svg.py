@@ -20,6 +20,7 @@ INK, MUTED, FAINT, GRID, PAPER = "#1f2328", "#57606a", "#8c959f", "#d8dee4", "#f
 BAD = "#b3261e"
 SIZE, SMALL = 12, 11
 _FONT = "system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif"
+_BOLD = 1.12  # bold letters are that much wider
 _NEAR = 44  # labels of an axis that stand nearer would touch
 _LONGEST_TITLE = 240
 
@@ -49,8 +50,9 @@ class Drawing:
         has_halo: bool = False,
     ) -> None:
         """Write a text; it is cut where it would leave its room, or the paper."""
-        room = x - MARGIN / 2 if anchor == "end" else WIDTH - MARGIN / 2 - x
-        shown = clipped(legible(text), room if most_px is None else most_px, px)
+        room = x - MARGIN if anchor == "end" else RIGHT - x
+        room = (room if most_px is None else most_px) / (_BOLD if weight > 400 else 1)
+        shown = clipped(legible(text), room, px)
         bold = f' font-weight="{weight}"' if weight != 400 else ""
         halo = f' stroke="{PAPER}" stroke-width="4" paint-order="stroke"' if has_halo else ""
         aside = f' text-anchor="{anchor}"' if anchor != "start" else ""
