@@ -316,16 +316,34 @@ def _told(outcome: Outcome) -> str:
     if outcome.is_skipped:
         return f"{outcome.run_id}: fresh, nothing to do"
     rows = {written.table: written.rows for written in outcome.written}
-    told = ", ".join(f"{rows[table]:,} {name}" for table, name in _TOLD.items() if table in rows)
+    told = ", ".join(
+        f"{rows[table]:,} {name}"
+        for table, name in _TOLD.items()
+        if rows.get(table) or (table in rows and table not in _UNCOMMON)
+    )
     changed = sum(written.is_changed for written in outcome.written)
     return f"{outcome.run_id}: {told} ({changed} of {len(rows)} tables changed)"
 
 
 _TOLD = {
     "bronze.trace_events": "events",
+    "bronze.nsys_events": "Nsight rows",
+    "bronze.training_log": "training records",
+    "bronze.collective_records": "collective records",
+    "bronze.device_samples": "readings",
+    "bronze.attestations": "tokens",
     "silver.spans": "spans",
     "silver.crossings": "crossings",
     "gold.time_breakdown": "steps",
+}
+
+# Told of only where there are any.
+_UNCOMMON = {
+    "bronze.nsys_events",
+    "bronze.training_log",
+    "bronze.collective_records",
+    "bronze.device_samples",
+    "bronze.attestations",
 }
 
 
