@@ -7,6 +7,11 @@ LANDING = "landing.runs"
 # A table, and the tables that its rows are computed from.
 UPSTREAM: dict[str, tuple[str, ...]] = {
     "bronze.trace_events": (LANDING,),
+    "bronze.nsys_events": (LANDING,),
+    "bronze.training_log": (LANDING,),
+    "bronze.collective_records": (LANDING,),
+    "bronze.device_samples": (LANDING,),
+    "bronze.attestations": (LANDING,),
     "bronze.unreadable": (LANDING,),
     "bronze.source_files": (LANDING,),
     "bronze.runs": (LANDING,),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from assets import bronze, gold, silver
 from bronze import runs as landed
 from bronze import trace_events
+from lake.attestation_keys import NO_KEYS, AttestationKeys
 from lake.errors import EvidenceRejected, LakeError
 
 if TYPE_CHECKING:
@@ -59,9 +60,9 @@ def make(
     return [made[run_id] for run_id in run_ids]
 
 
-def up_to_date(lake: Lake, zone: LandingZone, run_ids: Iterable[str]) -> set[str]:
+def up_to_date(lake: Lake, zone: LandingZone, run_ids: Iterable[str], keys: AttestationKeys = NO_KEYS) -> set[str]:
     """Those runs whose tables are all made from what lies in the landing zone now."""
-    return gold.fresh(lake, silver.fresh(lake, bronze.fresh(lake, zone, run_ids)))
+    return gold.fresh(lake, silver.fresh(lake, bronze.fresh(lake, zone, run_ids, keys)))
 
 
 def _fresh(workplace: Workplace, tier: str, run_ids: Sequence[str]) -> set[str]:
@@ -71,7 +72,8 @@ def _fresh(workplace: Workplace, tier: str, run_ids: Sequence[str]) -> set[str]:
         return gold.fresh(workplace.lake, run_ids)
     # A run that is gone from the landing zone, or whose manifest is broken, says so when it is made.
     complete, _ = workplace.zone.run_ids()
-    return bronze.fresh(workplace.lake, workplace.zone, [run_id for run_id in run_ids if run_id in complete])
+    landed = [run_id for run_id in run_ids if run_id in complete]
+    return bronze.fresh(workplace.lake, workplace.zone, landed, workplace.keys)
 
 
 def _large(workplace: Workplace, tier: str, run_ids: Sequence[str]) -> set[str]:
@@ -107,7 +109,9 @@ def _made(workplace: Workplace, tier: str, run_id: str, engines: Callable[[], En
 def _written(workplace: Workplace, tier: str, run_id: str, engines: Callable[[], Engine]) -> list[Written]:
     if tier == "bronze":
         with workplace.onlooker.files(run_id, workplace.zone.files(run_id)) as progress:
-            return bronze.materialise(workplace.lake, workplace.zone, run_id, workplace.limits, progress)
+            return bronze.materialise(
+                workplace.lake, workplace.zone, run_id, workplace.limits, progress, workplace.keys
+            )
     if workplace.lake.snapshot(landed.TABLE).mark(run_id) is None:
         raise EvidenceRejected(f"run {run_id} has not landed in the lake", "make its bronze tables first")
     if tier == "silver":

@@ -36,6 +36,15 @@ _QUERIES = {
         FROM told FULL JOIN found USING (run_id, source_sha256)
         WHERE events_count IS DISTINCT FROM found_count
         ORDER BY run_id, source_sha256""",
+    "landed_records": """
+        WITH found AS (
+            SELECT run_id, source_sha256, count(*) AS found_count FROM checked GROUP BY run_id, source_sha256),
+        told AS (
+            SELECT run_id, source_sha256, format, rows_count FROM bronze.source_files WHERE outcome = 'kept')
+        SELECT run_id, source_sha256, rows_count, found_count
+        FROM found LEFT JOIN told USING (run_id, source_sha256)
+        WHERE rows_count IS NULL OR found_count > rows_count OR (format <> 'job_log' AND found_count < rows_count)
+        ORDER BY run_id, source_sha256""",
     "stretches": """
         WITH found AS (
             SELECT run_id, source_sha256, count(*) AS found_count FROM checked GROUP BY run_id, source_sha256),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from assets.relation_queries import breaking
 from assets.rules import Check
+from bronze import formats, source_files, trace_events, unreadable
 from bronze import runs as claimed
-from bronze import source_files, trace_events, unreadable
 from gold import (
     attested_runs,
     kernel_breakdown,
@@ -98,6 +98,16 @@ RELATIONS = (
         "events_are_those_that_landed",
         "every source has as many events as bronze.source_files says",
         source_files.TABLE,
+    ),
+    *(
+        _blocking(
+            table,
+            "landed_records",
+            "records_are_those_that_landed",
+            "a source has as many rows as bronze.source_files says; a job's output may share them between two tables",
+            source_files.TABLE,
+        )
+        for table in formats.TABLES
     ),
     _blocking(
         unreadable.TABLE,

@@ -148,7 +148,8 @@ class _Conforming:
     def _events_by_rank(self) -> dict[int, int]:
         """How many events each rank has, as bronze counted them."""
         counts: Counter[int] = Counter()
-        for row in self._engine.rows(self._sources.filter(nw.col("outcome") == "kept")).to_pylist():
+        is_trace = (nw.col("outcome") == "kept") & (nw.col("format") == "kineto")
+        for row in self._engine.rows(self._sources.filter(is_trace)).to_pylist():
             counts[row["rank"]] += row["events_count"]
         return dict(counts)
 

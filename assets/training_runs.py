@@ -145,7 +145,11 @@ class _Launch:
 
     def _marks(self, run_ids: Sequence[str]) -> dict[str, str]:
         complete, _ = self._workplace.zone.run_ids()
-        return {run_id: bronze.seen(self._workplace.zone, run_id) for run_id in run_ids if run_id in complete}
+        return {
+            run_id: bronze.seen(self._workplace.zone, run_id, self._workplace.keys)
+            for run_id in run_ids
+            if run_id in complete
+        }
 
     def _fail(self, faults: Mapping[str, LakeError], place: int) -> Iterator[dg.AssetObservation]:
         """Write the reason on the page of every partition that will not be made for it."""

@@ -6,14 +6,17 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lake.attestation_keys import NO_KEYS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from assets.making import Made
-    from bronze.land import Progress
     from bronze.limits import Limits
+    from bronze.read_file import Progress
+    from lake.attestation_keys import AttestationKeys
     from lake.errors import LakeError
     from lake.landing_zone import LandedFile, LandingZone
     from lake.store import Lake
@@ -41,4 +44,5 @@ class Workplace:
     zone: LandingZone
     limits: Limits
     docs: Path | None = None
+    keys: AttestationKeys = NO_KEYS
     onlooker: Onlooker = field(default_factory=Onlooker)

@@ -12,6 +12,7 @@ from bronze.envelope import Envelope
 if TYPE_CHECKING:
     import pyarrow as pa
 
+TRACE = "kineto"
 _RANK_IN_NAME = re.compile(r"(?:rank|worker|(?:^|[-_.])r)[-_]?(\d{1,6})(?=\D|$)", re.IGNORECASE)
 
 
@@ -35,6 +36,8 @@ class FileReport:
     reason: str | None = None
     inflated_bytes: int | None = None
     events_count: int = 0
+    rows_count: int = 0
+    passed_count: int = 0
     unreadable_count: int = 0
     residue_count: int = 0
     is_complete: bool | None = None
@@ -43,6 +46,12 @@ class FileReport:
     rank: int | None = None
     rank_source: str | None = None
     events: Rows | None = None
+    records: dict[str, Rows] = field(default_factory=dict)
+
+    @property
+    def is_trace(self) -> bool:
+        """Whether it is a trace whose rows are here."""
+        return self.outcome == "kept" and self.format == TRACE
 
     @property
     def world_size(self) -> int | None:
@@ -75,7 +84,7 @@ class FileReport:
 
     def rank_itself(self) -> None:
         """Take the rank that the trace gives, else that of the file's name."""
-        rank = whole(self._distributed.get("rank"))
+        rank = whole(self._distributed.get("rank")) if self.is_trace else None
         if rank is not None:
             self.rank, self.rank_source = rank, "trace"
             return
@@ -92,7 +101,7 @@ def settled(reports: list[FileReport]) -> list[FileReport]:
         by_content.setdefault(report.sha256 or f"?{report.name}", []).append(report)
     settled = []
     for same in by_content.values():
-        read = next((report for report in same if report.events is not None or report.reason), same[0])
+        read = next((report for report in same if report.events or report.records or report.reason), same[0])
         first = replace(read, name=same[0].name, size_bytes=same[0].size_bytes)
         if first.outcome == "kept":
             first.rank_itself()
@@ -108,7 +117,7 @@ def settled(reports: list[FileReport]) -> list[FileReport]:
             )
             for other in same[1:]
         ]
-    kept = [report for report in settled if report.outcome == "kept"]
+    kept = [report for report in settled if report.is_trace]
     taken = {report.rank for report in kept}
     free = (rank for rank in itertools.count() if rank not in taken)
     for report in sorted(kept, key=lambda report: report.sha256 or ""):

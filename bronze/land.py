@@ -5,44 +5,33 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import re
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from bronze import kineto_arguments, runs, source_files, trace_events, unreadable
-from bronze.ahead import ahead
+from bronze import attestations, formats, kineto_arguments, runs, source_files, trace_events, unreadable
 from bronze.envelope import Envelope
-from bronze.file_report import FileReport, Rows, settled
+from bronze.file_report import FileReport, settled
 from bronze.inflate import Inflated
-from bronze.kineto import MOST_BASE_NS, KinetoReader, NotATrace
+from bronze.kineto import KinetoReader, NotATrace
 from bronze.manifest import parse
+from bronze.read_file import Desk, Fetched, Progress, Sink, read_file
+from lake.attestation_keys import NO_KEYS, AttestationKeys
 from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bronze.limits import Limits
 
-TABLES = (trace_events.TABLE, unreadable.TABLE, source_files.TABLE, runs.TABLE)
+# Those that are filled while files are read; the other two have a row a file and a row a run.
+STAGED = (trace_events.TABLE, *formats.TABLES, unreadable.TABLE)
+TABLES = (*STAGED, source_files.TABLE, runs.TABLE)
 # Raise with every change of what a reader makes of the same bytes: every run is then landed again.
-READERS_VERSION = 1
-_BASE_IN_TAIL = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})')
-_TAIL_BLOCKS = 3
-
-
-class Fetched(Protocol):
-    """A file's bytes at hand, to be read as often as needed."""
-
-    sha256: str
-
-    def blocks(self) -> Iterator[bytes]: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *args: object) -> None: ...
+READERS_VERSION = 2
 
 
 class Source(Protocol):
@@ -57,18 +46,6 @@ class Source(Protocol):
     async def fetch(self) -> Fetched: ...
 
 
-class Sink(Protocol):
-    """Where rows go: one data file per call, invisible until the whole run is committed."""
-
-    def unit(self) -> Rows: ...
-
-
-class Progress(Protocol):
-    """Told after every shard: which file, how many of its bytes have been read, and how many rows they gave."""
-
-    def __call__(self, name: str, source_bytes: int, rows: int, /) -> None: ...
-
-
 @dataclass(frozen=True)
 class Landed:
     """Everything that one run has landed, ready to be committed."""
@@ -77,16 +54,6 @@ class Landed:
     source_files: pa.Table
     runs: pa.Table
     made_from: str
-
-
-@dataclass(frozen=True)
-class _Desk:
-    """What a reader of one file needs beside the file."""
-
-    events: Sink
-    stretches: Sink
-    limits: Limits
-    progress: Progress
 
 
 class _Budget:
@@ -115,14 +82,14 @@ async def land_run(
     manifest: bytes,
     sources: Sequence[Source],
     *,
-    events: Sink,
-    stretches: Sink,
+    sinks: Mapping[str, Sink],
     limits: Limits,
     progress: Progress,
+    keys: AttestationKeys = NO_KEYS,
 ) -> Landed:
     """Land all files of a run; a file that cannot be read is reported, and the others go on."""
     claims = parse(manifest, f"{run_id}/{MANIFEST}")
-    desk = _Desk(events, stretches, limits, progress)
+    desk = Desk(sinks, limits, progress, keys)
     budget = _Budget(limits.bytes_in_flight)
     claimed: set[str] = set()
     with ThreadPoolExecutor(limits.workers, thread_name_prefix="land") as pool:
@@ -137,7 +104,7 @@ async def land_run(
                     if fetched.sha256 not in claimed:
                         claimed.add(fetched.sha256)
                         loop = asyncio.get_running_loop()
-                        await loop.run_in_executor(pool, _read, report, fetched, desk)
+                        await loop.run_in_executor(pool, read_file, report, fetched, desk)
                     return report
             finally:
                 await budget.give(held)
@@ -151,25 +118,32 @@ async def land_run(
     for report in reports:
         if report.events is not None:
             report.events.finish(rank=report.rank, source_sha256=report.sha256)
+        for unit in report.records.values():
+            unit.finish(source_sha256=report.sha256)
     return Landed(
         files=tuple(reports),
         source_files=source_files.rows(run_id, reports),
         runs=runs.rows(run_id, manifest, claims, reports),
         made_from=_digest(
-            [version(), hashlib.sha256(manifest).hexdigest(), sorted(report.identity for report in reports)]
+            [
+                version(),
+                hashlib.sha256(manifest).hexdigest(),
+                sorted(report.identity for report in reports),
+                *([keys.sha256] if any(attestations.TABLE.name in report.records for report in reports) else ()),
+            ]
         ),
     )
 
 
-def seen(manifest_etag: str, listing: Sequence[tuple[str, str]]) -> str:
-    """A cheap mark of a landing directory: as long as it is unchanged, nothing needs to be read."""
-    return _digest([version(), manifest_etag, sorted(listing)])
+def seen(manifest_etag: str, listing: Sequence[tuple[str, str]], keys: AttestationKeys = NO_KEYS) -> str:
+    """A cheap mark of a landing directory and the given keys: while it is unchanged, nothing needs to be read."""
+    return _digest([version(), manifest_etag, sorted(listing), keys.sha256])
 
 
 def version() -> str:
     """The version of everything that decides what a source becomes."""
     schemas = [f"{table.full_name}:{table.spark_ddl}" for table in TABLES]
-    return _digest([READERS_VERSION, kineto_arguments.VERSION, schemas])
+    return _digest([READERS_VERSION, kineto_arguments.VERSION, formats.VERSIONS, schemas])
 
 
 def peek(blocks: Iterator[bytes], limits: Limits) -> Envelope:
@@ -180,85 +154,6 @@ def peek(blocks: Iterator[bytes], limits: Limits) -> Envelope:
     except (NotATrace, EvidenceRejected):
         return Envelope()
     return reader.envelope
-
-
-# -- one file -----------------------------------------------------------------------------------------------
-
-
-def _read(report: FileReport, fetched: Fetched, desk: _Desk) -> None:
-    """Read one file to its end, or say why it cannot be."""
-    base_ns: int | None = None
-    while True:
-        events, stretches = desk.events.unit(), desk.stretches.unit()
-        try:
-            reader = _read_once(report, fetched, desk, base_ns, events, stretches)
-        except EvidenceRejected as error:
-            events.discard()
-            stretches.discard()
-            report.format, report.outcome, report.reason = "unknown", "rejected", str(error)
-            return
-        if (reader.base_ns or 0) == reader.base_used_ns:
-            report.events = events
-            stretches.finish()
-            return
-        # The base is not what the end of the file had made us believe: once more, with it.
-        events.discard()
-        stretches.discard()
-        base_ns = reader.base_ns or 0
-
-
-def _read_once(
-    report: FileReport, fetched: Fetched, desk: _Desk, base_ns: int | None, events: Rows, stretches: Rows
-) -> KinetoReader:
-    source = _Counted(fetched.blocks())
-    inflated = Inflated(source, desk.limits, fetched.blocks)
-    reader = KinetoReader(ahead(inflated), desk.limits, lambda: _base_in_tail(fetched, desk.limits), base_ns=base_ns)
-    try:
-        for batch in reader:
-            events.write(batch)
-            if reader.has_many_unreadable:
-                stretches.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))
-            desk.progress(report.name, source.bytes, reader.events_count)
-    except NotATrace:
-        if inflated.fault and not inflated.total_bytes:
-            raise EvidenceRejected(f"{inflated.fault}, and nothing can be got out of it") from None
-        raise
-    if inflated.fault:
-        reader.cut_short(inflated.fault)
-    stretches.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))
-    report.format, report.outcome = "kineto", "kept"
-    report.inflated_bytes = inflated.total_bytes
-    report.events_count = reader.events_count
-    report.unreadable_count = reader.unreadable_count
-    report.residue_count = reader.residue_count
-    report.is_complete = reader.is_complete
-    report.base_ns = reader.base_ns
-    report.envelope = reader.envelope
-    return reader
-
-
-class _Counted:
-    """An iterator that knows how many bytes it has given."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks = blocks
-        self.bytes = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        block = next(self._blocks)
-        self.bytes += len(block)
-        return block
-
-
-def _base_in_tail(fetched: Fetched, limits: Limits) -> int | None:
-    """Look for the base time at the end of the file, where older recorders wrote it."""
-    last = deque(Inflated(fetched.blocks(), limits), maxlen=_TAIL_BLOCKS)
-    found = _BASE_IN_TAIL.findall(b"".join(last))
-    base_ns = int(found[-1]) if found else MOST_BASE_NS
-    return base_ns if base_ns < MOST_BASE_NS else None
 
 
 def _digest(parts: object) -> str:

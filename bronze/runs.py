@@ -36,6 +36,7 @@ TABLE = Table(
         int64("merged_files_count", "Files that repeat the content of another.", minimum=0),
         int64("rejected_files_count", "Files that were refused, each with its reason.", minimum=0),
         int64("events_count", "Trace events landed.", minimum=0),
+        int64("records_count", "Rows landed from files that are no traces.", minimum=0),
         int64("unreadable_count", "Stretches that no reader could parse.", minimum=0),
         text("conflicts", "Where claim and files disagree, as sentences; null where they agree.", nullable=True),
     ),
@@ -44,7 +45,8 @@ TABLE = Table(
 
 def rows(run_id: str, manifest: bytes, claims: Manifest, reports: Sequence[FileReport]) -> pa.Table:
     """The one row of a run."""
-    kept = [report for report in reports if report.outcome == "kept"]
+    kept = [report for report in reports if report.is_trace]
+    others = [report for report in reports if report.outcome == "kept" and not report.is_trace]
     outcomes = Counter(report.outcome for report in reports)
     found = {
         "world_size": _most({report.world_size for report in kept}),
@@ -66,7 +68,8 @@ def rows(run_id: str, manifest: bytes, claims: Manifest, reports: Sequence[FileR
         "merged_files_count": outcomes["merged"],
         "rejected_files_count": outcomes["rejected"],
         "events_count": sum(report.events_count for report in kept),
-        "unreadable_count": sum(report.unreadable_count for report in kept),
+        "records_count": sum(report.rows_count for report in others),
+        "unreadable_count": sum(report.unreadable_count for report in (*kept, *others)),
         "conflicts": "; ".join(_conflicts(claims, found, kept)) or None,
     }
     return pa.Table.from_pylist([row], schema=TABLE.arrow_schema)

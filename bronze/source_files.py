@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from bronze.formats import NAMES
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
     from bronze.file_report import FileReport
 
-FORMATS = ("kineto", "unknown")
 OUTCOMES = ("kept", "merged", "rejected")
 RANK_SOURCES = ("trace", "file_name", "assumed")
 
@@ -31,7 +31,7 @@ TABLE = Table(
             nullable=True,
         ),
         int64("size_bytes", "Size as landed.", nullable=True, minimum=0),
-        text("format", "What the content is, whatever the name says.", one_of=FORMATS),
+        text("format", "What the content is, whatever the name says.", one_of=NAMES),
         text(
             "outcome",
             "kept: its rows are here; merged: same content as another file; rejected: see reason.",
@@ -39,15 +39,26 @@ TABLE = Table(
         ),
         text("reason", "Why the file was merged or rejected, as a sentence.", nullable=True),
         int64("inflated_bytes", "Size after decompression.", nullable=True, minimum=0),
-        int64("events_count", "Events landed from it.", minimum=0),
+        int64("events_count", "Trace events landed from it; 0 where it is no trace.", minimum=0),
+        int64("rows_count", "Rows landed from it, in whichever tables its format fills.", minimum=0),
+        int64(
+            "passed_count",
+            "Lines that are no record of its format and are not kept: headers, blank lines, a job's other output.",
+            minimum=0,
+        ),
         int64("unreadable_count", "Stretches of it that no reader could parse.", minimum=0),
         int64(
             "residue_count",
-            "Landed events that keep their own text because the columns do not carry all of it.",
+            "Landed rows of which a text is kept because the typed columns do not carry all of them.",
             minimum=0,
         ),
         boolean("is_complete", "Whether the source was read to a proper end.", nullable=True),
-        int32("rank", "Rank that recorded it.", nullable=True, minimum=0),
+        int32(
+            "rank",
+            "Rank that recorded it; of a file that is no trace only where its name says so.",
+            nullable=True,
+            minimum=0,
+        ),
         text("rank_source", "Where the rank comes from.", nullable=True, one_of=RANK_SOURCES),
         int64("world_size", "Ranks of the job, as the trace says.", nullable=True, minimum=1),
         text("backend", "Collective backend, as the trace says.", nullable=True),
@@ -77,6 +88,8 @@ def rows(run_id: str, reports: Sequence[FileReport]) -> pa.Table:
             "reason": report.reason,
             "inflated_bytes": report.inflated_bytes,
             "events_count": report.events_count,
+            "rows_count": report.rows_count,
+            "passed_count": report.passed_count,
             "unreadable_count": report.unreadable_count,
             "residue_count": report.residue_count,
             "is_complete": report.is_complete,

@@ -106,11 +106,12 @@ def run(chosen: Settings, run_ids: tuple[str, ...], engine: str, full: bool, che
 @click.pass_obj
 def status(chosen: Settings) -> None:
     """Show which runs are fresh, stale or new, and what was kept, merged or rejected, and why."""
+    from lake.attestation_keys import loaded
     from lake.landing_zone import LandingZone
     from pipelines import show
     from pipelines import status as states
 
-    found = states.status(_lake(chosen), LandingZone(chosen.landing))
+    found = states.status(_lake(chosen), LandingZone(chosen.landing), loaded(chosen.attestation_keys))
     if not found.lines and not found.notes:
         click.echo(f"nothing in {chosen.landing} yet: land a run with `teetotal land`, or try `teetotal demo`")
         return
@@ -315,16 +316,34 @@ def _told(outcome: Outcome) -> str:
     if outcome.is_skipped:
         return f"{outcome.run_id}: fresh, nothing to do"
     rows = {written.table: written.rows for written in outcome.written}
-    told = ", ".join(f"{rows[table]:,} {name}" for table, name in _TOLD.items() if table in rows)
+    told = ", ".join(
+        f"{rows[table]:,} {name}"
+        for table, name in _TOLD.items()
+        if rows.get(table) or (table in rows and table not in _UNCOMMON)
+    )
     changed = sum(written.is_changed for written in outcome.written)
     return f"{outcome.run_id}: {told} ({changed} of {len(rows)} tables changed)"
 
 
 _TOLD = {
     "bronze.trace_events": "events",
+    "bronze.nsys_events": "Nsight rows",
+    "bronze.training_log": "training records",
+    "bronze.collective_records": "collective records",
+    "bronze.device_samples": "readings",
+    "bronze.attestations": "tokens",
     "silver.spans": "spans",
     "silver.crossings": "crossings",
     "gold.time_breakdown": "steps",
+}
+
+# Told of only where there are any.
+_UNCOMMON = {
+    "bronze.nsys_events",
+    "bronze.training_log",
+    "bronze.collective_records",
+    "bronze.device_samples",
+    "bronze.attestations",
 }
 
 

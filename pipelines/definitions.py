@@ -10,6 +10,7 @@ from assets.comparisons import comparisons
 from assets.specs import landing_spec
 from assets.training_runs import training_runs
 from assets.workplace import Onlooker, Workplace
+from lake.attestation_keys import loaded
 from lake.landing_zone import LandingZone
 from lake.store import Lake
 from pipelines.jobs import CATCH_UP, COMPARE, INGEST, executor, maintenance
@@ -30,6 +31,7 @@ def workplace(chosen: Settings, onlooker: Onlooker | None = None) -> Workplace:
         zone=LandingZone(chosen.landing),
         limits=chosen.limits,
         docs=chosen.docs,
+        keys=loaded(chosen.attestation_keys),
         onlooker=onlooker or Onlooker(),
     )
 

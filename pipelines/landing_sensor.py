@@ -30,7 +30,7 @@ def landing_sensor(
     marks = {}
     for run_id in complete:
         try:
-            marks[run_id] = bronze.seen(workplace.zone, run_id)
+            marks[run_id] = bronze.seen(workplace.zone, run_id, workplace.keys)
         except LakeError as error:  # it went away, or changes under our eyes: the next tick sees it
             context.log.warning("%s: %s", run_id, error)
     for run_id in sorted(before.keys() - marks.keys()):
@@ -41,7 +41,7 @@ def landing_sensor(
         return dg.SkipReason(f"{len(marks)} runs, none new or changed; {len(incomplete)} not complete")
     order = known(context.instance)
     new = [run_id for run_id in changed if run_id not in set(order)]
-    fresh = up_to_date(workplace.lake, workplace.zone, changed)
+    fresh = up_to_date(workplace.lake, workplace.zone, changed, workplace.keys)
     stale = [run_id for run_id in changed if run_id not in fresh]
     return dg.SensorResult(
         run_requests=[_request(stretch, marks) for stretch in stretches(stale, [*order, *new])],

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from assets.making import Made
-    from bronze.land import Progress as Told
+    from bronze.read_file import Progress as Told
     from lake.errors import LakeError
     from lake.landing_zone import LandedFile
     from lake.snapshot import Written

@@ -52,7 +52,7 @@ def run(
         if slug(run_id) not in complete:
             raise EvidenceRejected(f"no run {run_id!r} in {place.zone.place}", nearest(run_id, complete))
     wanted = list(run_ids) or complete
-    fresh = set() if full else up_to_date(place.lake, place.zone, wanted)
+    fresh = set() if full else up_to_date(place.lake, place.zone, wanted, place.keys)
     stale = [run_id for run_id in wanted if run_id not in fresh]
     if stale:
         _launch(chosen, watcher, stale, {"engine": engine, "full": full}, check=check)

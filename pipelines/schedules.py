@@ -24,7 +24,7 @@ from pipelines.partitions import known, range_tags, register, stretches
 def nightly(context: dg.ScheduleEvaluationContext, workplace: dg.ResourceParam[Workplace]) -> Iterator[dg.RunRequest]:
     """One launch for each stretch of stale runs, and one for what is measured across runs."""
     complete, _ = workplace.zone.run_ids()
-    fresh = up_to_date(workplace.lake, workplace.zone, complete)
+    fresh = up_to_date(workplace.lake, workplace.zone, complete, workplace.keys)
     register(context.instance, complete)
     stale = [run_id for run_id in complete if run_id not in fresh]
     for stretch in stretches(stale, known(context.instance)):

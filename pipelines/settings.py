@@ -46,6 +46,8 @@ class Settings:
     home: Home
     # Where the pages of the checks are written.
     docs: Path
+    # Public keys that attestation tokens are verified with.
+    attestation_keys: Path | None = None
 
 
 def settings(
@@ -65,7 +67,12 @@ def settings(
         keyring=_keyring(place, keyring, known),
         home=_home(place, known),
         docs=Path(known.get("TEETOTAL_DOCS") or _beside(place) / "docs").expanduser().resolve(),
+        attestation_keys=_path(known.get("TEETOTAL_ATTESTATION_KEYS")),
     )
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text).expanduser().resolve() if text and text.strip() else None
 
 
 def environment(chosen: Settings) -> dict[str, str]:
@@ -79,6 +86,8 @@ def environment(chosen: Settings) -> dict[str, str]:
     }
     if isinstance(chosen.keyring, KeyringFile) and not chosen.keyring.is_made_on_first_use:
         named["TEETOTAL_KEYRING"] = str(chosen.keyring.path)
+    if chosen.attestation_keys is not None:
+        named["TEETOTAL_ATTESTATION_KEYS"] = str(chosen.attestation_keys)
     return {**os.environ, **named}
 
 

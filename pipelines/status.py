@@ -10,6 +10,7 @@ import polars as pl
 from assets.making import up_to_date
 from bronze import manifest, runs, source_files, unreadable
 from gold import pairs
+from lake.attestation_keys import NO_KEYS, AttestationKeys
 from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST
 from silver import crossings, nonce_budgets, rule_counts
@@ -25,6 +26,7 @@ _COUNTS = {
     "merged": "merged_files_count",
     "rejected": "rejected_files_count",
     "events": "events_count",
+    "records": "records_count",
     "unreadable": "unreadable_count",
 }
 _FOUND = {"spans": "found_spans_count", "crossings": "found_crossings_count", "violations": "found_violations_count"}
@@ -42,10 +44,10 @@ class Status:
     has_faults: bool
 
 
-def status(lake: Lake, zone: LandingZone) -> Status:
+def status(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEYS) -> Status:
     """Compare the landing zone with the lake; nothing is read that the lake knows already."""
     complete, incomplete = zone.run_ids()
-    fresh = up_to_date(lake, zone, complete)
+    fresh = up_to_date(lake, zone, complete, keys)
     landed = {row["run_id"]: row for row in lake.scan(runs.TABLE).collect().to_dicts()}
     meant = {row["run_id"]: row for row in lake.scan(conformed.TABLE).collect().to_dicts()}
     lines, notes = [], []

@@ -40,7 +40,8 @@ TABLE = Table(
 
 def conform(events: Frame, sources: Frame) -> Frame:
     """Bound each clock by causality alone: a collective that ranks share orders their clocks, whatever its cost."""
-    ranks = sources.filter(nw.col("outcome") == "kept", ~nw.col("rank").is_null()).select("run_id", "rank").unique()
+    traces = sources.filter(nw.col("outcome") == "kept", nw.col("format") == "kineto", ~nw.col("rank").is_null())
+    ranks = traces.select("run_id", "rank").unique()
     ranks = ranks.with_columns(reference_rank=nw.col("rank").min().over("run_id"))
     shared = _shared(events, sources).select("rank", "match_id", "ts_ns", "end_ns")
     references = ranks.filter(nw.col("rank") == nw.col("reference_rank")).select("rank")

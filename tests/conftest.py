@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from assets.bronze import materialise
-from bronze import runs, source_files, trace_events, unreadable
+from bronze import formats, runs, source_files, trace_events, unreadable
 from bronze.limits import Limits
 from lake.engines import engine as lake_engine
 from lake.identity import MANIFEST
@@ -51,13 +51,18 @@ _MANY_PASSES = 5
 
 @dataclass(frozen=True)
 class LandedRun:
-    """A run as the lake holds it: the four bronze tables, each sorted by its key."""
+    """A run as the lake holds it: the bronze tables, each sorted by its key."""
 
     written: list[Written]
     events: pl.DataFrame
     files: pl.DataFrame
     unreadable: pl.DataFrame
     runs: pl.DataFrame
+    nsys: pl.DataFrame
+    training: pl.DataFrame
+    collectives: pl.DataFrame
+    samples: pl.DataFrame
+    attestations: pl.DataFrame
 
     def file(self, name: str) -> dict[str, object]:
         """The row of `bronze.source_files` for that file."""
@@ -117,7 +122,7 @@ class LandFiles:
         """The run's tables as they are in the lake."""
         frames = (
             self.lake.scan(table, [run_id]).sort(table.key).collect()
-            for table in (trace_events.TABLE, source_files.TABLE, unreadable.TABLE, runs.TABLE)
+            for table in (trace_events.TABLE, source_files.TABLE, unreadable.TABLE, runs.TABLE, *formats.TABLES)
         )
         return LandedRun(written or [], *frames)
 

@@ -87,7 +87,7 @@ def test_a_run_is_stale_until_it_has_landed_and_fresh_while_it_is_untouched(land
 def test_landing_again_what_is_fresh_writes_nothing_at_all(land_files: LandFiles) -> None:
     land_files(FILES)
     before = files_under(land_files.lake.place.directory)
-    assert [each.is_changed for each in land_files.materialise()] == [False] * 4
+    assert [each.is_changed for each in land_files.materialise()] == [False] * len(BRONZE)
     assert files_under(land_files.lake.place.directory) == before
 
 
@@ -132,7 +132,7 @@ def test_a_touched_file_is_read_again_and_no_data_is_written(land_files: LandFil
     before = data(land_files.lake)
     os.utime(land_files.zone.place.directory / RUN / name, ns=(10**18, 10**18))
     assert not fresh(land_files)
-    assert [each.is_changed for each in land_files.materialise()] == [False] * 4
+    assert [each.is_changed for each in land_files.materialise()] == [False] * len(BRONZE)
     assert fresh(land_files)
     assert data(land_files.lake) == before
 

@@ -64,7 +64,7 @@ def test_a_run_that_changes_while_it_is_read_is_a_transient_error_and_nothing_is
         materialise(land_files.lake, land_files.zone, RUN, Limits(workers=1), meddle)
     assert caught.value.is_transient
     assert caught.value.hint
-    assert versions(land_files.lake) == [None] * 4
+    assert versions(land_files.lake) == [None] * len(BRONZE)
     land_files.write(FILES)
     land_files.materialise()
     assert fresh(land_files)
@@ -76,7 +76,7 @@ def test_a_run_that_vanishes_while_it_is_read_is_an_error_that_says_so(land_file
         materialise(
             land_files.lake, land_files.zone, RUN, Limits(), lambda *_: (run / "run.toml").unlink(missing_ok=True)
         )
-    assert versions(land_files.lake) == [None] * 4
+    assert versions(land_files.lake) == [None] * len(BRONZE)
 
 
 class Stopped(Exception):

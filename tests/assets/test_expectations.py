@@ -72,6 +72,12 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
     "files": ("bronze.runs", first("rejected_files_count", 7), "files_are_kept_merged_or_rejected", 1),
     "events told": ("bronze.runs", first("events_count", 7), "counts_agree_with_source_files", 1),
     "lost event": ("bronze.trace_events", one_fewer, "events_are_those_that_landed", 1),
+    "record": (
+        "bronze.training_log",
+        row(run_id=TEE, source_sha256="0" * 64, ordinal=0, offset_bytes=0, record="csv"),
+        "records_are_those_that_landed",
+        1,
+    ),
     "stretch": ("bronze.unreadable", STRETCH, "stretches_are_those_that_landed", 1),
     "lost count": ("silver.rule_counts", one_fewer_at_the_end, "landed_is_kept_merged_or_rejected", 1),
     "lost span": ("silver.spans", one_fewer, "spans_are_the_events_kept", 1),

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
 
 
 def test_keys_are_unique_in_every_bronze_table(land_files: LandFiles) -> None:
-    land_files({"good.json": GOOD, "twin.json": GOOD, "cut.json.gz": gzip.compress(GOOD)[:-40], "notes.txt": b"hello"})
+    traces = {"good.json": GOOD, "twin.json": GOOD, "cut.json.gz": gzip.compress(GOOD)[:-40], "notes.txt": b"hello"}
+    records = {
+        "calls.csv": b"Start (ns),Duration (ns),Name,Tid\n" + b"1,2,f,9\n" * 3,
+        "epochs.csv": b"epoch,img/s\n1,2\n1,2\n",
+        "stdout.log": b"h:1:2 [0] NCCL INFO CC On, workFifoBytes 0\n" * 2 + b":::MLLOG {}\n" * 2,
+        "scrape.txt": b"DCGM_FI_X 1\n" * 2,
+        "token.json": b'[["JWT", "a"], {"GPU-0": "a"}]',
+    }
+    land_files({**traces, **records})
     for table in (table for table in TABLES.values() if table.tier == "bronze"):
         rows = land_files.lake.scan(table).collect()
         assert len(rows), table.full_name

@@ -88,13 +88,13 @@ class Slow:
 
 def _land(lake: Lake, sources: list[Slow], limits: Limits) -> int:
     with lake.stage(trace_events.TABLE, "run") as events, lake.stage(unreadable.TABLE, "run") as stretches:
+        sinks = {"trace_events": events, "unreadable": stretches}
         landed = asyncio.run(
             land_run(
                 "run",
                 b"",
                 sources,
-                events=events,
-                stretches=stretches,
+                sinks=sinks,
                 limits=limits,
                 progress=lambda _name, _bytes, _rows: None,
             )

@@ -25,6 +25,7 @@ UNITS = {
     "fraction": {Kind.FLOAT64},
     "ratio": {Kind.FLOAT64},
     "bits": {Kind.INT64},
+    "second": {Kind.FLOAT64},  # of a rate: samples_per_second
     "sha256": {Kind.TEXT},
     "id": {Kind.TEXT, *WHOLE},
 }

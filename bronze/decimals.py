@@ -1,0 +1,50 @@
+"""Numbers from their own decimal text: exact, or not taken at all."""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import ROUND_HALF_UP, Context, Decimal
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?")
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_CONTEXT = Context(prec=120)
+_LIMIT = 1 << 63
+_FEW_DIGITS = 18
+
+
+def whole(text: str) -> int | None:
+    """A whole number of 64 bits that would be written just so again; none for anything else."""
+    if _WHOLE.fullmatch(text) is None:
+        return None
+    return fitting(int(text))
+
+
+def fitting(value: object) -> int | None:
+    """A whole number that 64 bits hold; none for anything else, a yes or no among it."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and -_LIMIT <= value < _LIMIT else None
+
+
+def scaled(text: str, factor: int) -> tuple[int | None, bool]:
+    """A decimal text times a factor as a whole number (halves away from zero), and whether nothing was rounded."""
+    if len(text) <= _FEW_DIGITS and text.isascii() and text.isdigit():
+        value = int(text) * factor
+        return (value, True) if value < _LIMIT else (None, False)
+    if _NUMBER.fullmatch(text) is None:
+        return None, False
+    exact = _CONTEXT.multiply(Decimal(text), Decimal(factor))
+    if not -_LIMIT <= exact < _LIMIT:
+        return None, False
+    rounded = exact.to_integral_value(ROUND_HALF_UP, _CONTEXT)
+    found = fitting(int(rounded))
+    return found, found is not None and rounded == exact
+
+
+def number(text: str) -> tuple[float | None, bool]:
+    """The nearest double of a decimal text, and whether the double's own shortest text is that number."""
+    if _NUMBER.fullmatch(text) is None:
+        return None, False
+    nearest = float(text)
+    if not math.isfinite(nearest):
+        return None, False
+    return nearest, Decimal(repr(nearest)) == Decimal(text)

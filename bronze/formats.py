@@ -1,0 +1,137 @@
+"""Which reader takes a source: told by its first bytes, never by its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bronze import (
+    attestations,
+    collective_json,
+    collective_records,
+    device_readings,
+    device_samples,
+    eat_bundle,
+    job_log,
+    nsys_csv,
+    nsys_events,
+    nsys_sqlite,
+    training_csv,
+    training_log,
+)
+from bronze.csv_records import header_cells
+from bronze.file_report import TRACE
+from bronze.untrusted_sqlite import MAGIC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bronze.limits import Limits
+    from bronze.records import RecordReader
+    from lake.attestation_keys import AttestationKeys
+
+TABLES = (
+    nsys_events.TABLE,
+    training_log.TABLE,
+    collective_records.TABLE,
+    device_samples.TABLE,
+    attestations.TABLE,
+)
+# The versions of the maps and readers that decide what a source becomes.
+VERSIONS = (
+    nsys_csv.MAP.version,
+    nsys_sqlite.VERSION,
+    training_csv.MAP.version,
+    job_log.VERSION,
+    collective_json.VERSION,
+    device_readings.VERSION,
+    eat_bundle.VERSION,
+)
+HEAD_BYTES = 1 << 18
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format: its name, how its first bytes look, the tables that it fills, and the reader of its bytes."""
+
+    name: str
+    is_it: Callable[[bytes], bool]
+    tables: tuple[str, ...]
+    reader: Callable[[Iterator[bytes], Limits, AttestationKeys], RecordReader] | None = None
+
+
+def _whatever_the_keys(
+    reader: Callable[[Iterator[bytes], Limits], RecordReader],
+) -> Callable[[Iterator[bytes], Limits, AttestationKeys], RecordReader]:
+    return lambda blocks, limits, _keys: reader(blocks, limits)
+
+
+# In the order in which they are asked: what is told by a mark at its very beginning comes first, and a job's output,
+# which may hold lines of anything, last.
+SQLITE = Format("nsys_sqlite", lambda head: head.startswith(MAGIC), ("nsys_events",))
+JOB_LOG = Format(
+    "job_log",
+    job_log.is_job_log,
+    ("training_log", "collective_records"),
+    _whatever_the_keys(job_log.JobLogReader),
+)
+FORMATS = (
+    SQLITE,
+    Format("eat_bundle", eat_bundle.is_bundle, ("attestations",), eat_bundle.EatBundleReader),
+    Format(
+        "nccl_inspector",
+        collective_json.is_inspector,
+        ("collective_records",),
+        _whatever_the_keys(collective_json.InspectorReader),
+    ),
+    Format(
+        "nccl_tests",
+        collective_json.is_nccl_tests,
+        ("collective_records",),
+        _whatever_the_keys(collective_json.NcclTestsReader),
+    ),
+    Format("nsys_csv", nsys_csv.is_nsys, ("nsys_events",), _whatever_the_keys(nsys_csv.NsysCsvReader)),
+    Format(
+        "training_csv", training_csv.is_training, ("training_log",), _whatever_the_keys(training_csv.TrainingCsvReader)
+    ),
+    Format(
+        "nvidia_smi",
+        device_readings.is_nvidia_smi,
+        ("device_samples",),
+        _whatever_the_keys(device_readings.NvidiaSmiReader),
+    ),
+    Format("dcgm", device_readings.is_dcgm, ("device_samples",), _whatever_the_keys(device_readings.DcgmReader)),
+    JOB_LOG,
+    Format(
+        "conf_compute",
+        device_readings.is_conf_compute,
+        ("device_samples",),
+        _whatever_the_keys(device_readings.ConfComputeReader),
+    ),
+)
+NAMES = (TRACE, *(known.name for known in FORMATS), "unknown")
+
+
+def recognised(head: bytes, again: Callable[[], Iterator[bytes]]) -> Format | None:
+    """The format of a source by its first bytes; a job's output is looked through, as its first mark may come late."""
+    if is_trace(head):
+        return None
+    found = next((known for known in FORMATS if known.is_it(head)), None)
+    if found is None and len(head) >= HEAD_BYTES and job_log.may_be_text(head) and job_log.has_marks(again()):
+        return JOB_LOG
+    return found
+
+
+def is_trace(head: bytes) -> bool:
+    """Whether it begins as a trace does; its own reader looks closer."""
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and b'"traceEvents"' in head
+
+
+def stranger(head: bytes) -> str | None:
+    """What can be said of a table in a format that no reader knows; none where it is no table."""
+    first = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0]
+    header = [] if first.lstrip().startswith((b"{", b"[")) or b"\x00" in first else header_cells(first.strip())
+    if not header:
+        return None
+    shown = ", ".join(header)[:160]
+    return f"it is a table whose columns no reader knows: {shown}"

@@ -1,0 +1,209 @@
+"""The reader of a job's output: `:::MLLOG` lines, NCCL's debug lines and nccl-tests' tables among all else it says."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from bronze import collective_records, json_text, training_log
+from bronze.careful_cut import Stretch, stretch
+from bronze.decimals import fitting, scaled, whole
+from bronze.lines import as_text, lines
+from bronze.records import RecordReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bronze.limits import Limits
+
+VERSION = 1
+MLLOG = b":::MLLOG"
+_NCCL = b"NCCL INFO "
+_TESTS = re.compile(rb"^#\s+\(B\)\s+\(elements\)", re.MULTILINE)
+_MARKS = (MLLOG, _NCCL, b"(elements)")
+_MOST_LINE_BYTES = 1 << 20
+# host:pid:tid [device] NCCL INFO message; launchers put things before it, and RCCL a number behind the device.
+_WHO = re.compile(
+    r"(?:(?P<host>[^\s:]{1,255}):(?P<process>\d{1,10}):(?P<thread>\d{1,10}) )?\[(?P<device>\d{1,6})\](?: \d{1,20})? $"
+)
+_WHO_LENGTH = 320
+_CALL = re.compile(r"(?P<name>[A-Z][A-Za-z]{1,40}): opCount (?P<sequence>[0-9a-fA-F]{1,16})(?P<rest> .*)")
+_PAIR = re.compile(r"\[?([A-Za-z]{1,32})[ =](\(nil\)|0x[0-9a-fA-F]{1,16}|-?[0-9]{1,20})\]?")
+_TUNED = re.compile(
+    r"(?P<name>[A-Z][A-Za-z]{1,40}): (?P<size>[0-9]{1,19}) Bytes -> Algo (?P<algorithm>[A-Za-z0-9_]{1,32}) "
+    r"proto (?P<protocol>[A-Za-z0-9_]{1,32})(?P<rest>.*)"
+)
+_MODE = re.compile(r"CC (?P<state>On|Off)\b,?\s*(?P<rest>.*)")
+_SIZED = re.compile(r"\s*[0-9]{1,19}\s+[0-9]{1,19}\s+[a-z][a-z0-9_]{1,20}\s")
+_MOST_MESSAGE = 1 << 12
+_MS_NS = 1_000_000
+_MICROSECOND_NS = 1_000
+
+
+def is_job_log(head: bytes) -> bool:
+    """Whether the output so far holds a line that this reader takes."""
+    return MLLOG in head or _NCCL in head or _TESTS.search(head) is not None
+
+
+def may_be_text(head: bytes) -> bool:
+    """Whether a file may be a job's output whose first marked line comes late."""
+    return bool(head) and b"\x00" not in head and not head.lstrip().startswith((b"{", b"["))
+
+
+def has_marks(blocks: Iterator[bytes]) -> bool:
+    """Whether such a line comes at all, however late: a look at every byte, at no memory."""
+    last = b""
+    for block in blocks:
+        if any(mark in last + block for mark in _MARKS) and is_job_log(last + block):
+            return True
+        last = block[-256:]
+    return False
+
+
+class JobLogReader(RecordReader):
+    """One pass over one log; a line that is marked and cannot be read is reported, any other is passed by."""
+
+    def __init__(self, blocks: Iterator[bytes], limits: Limits) -> None:
+        super().__init__(training_log.TABLE, collective_records.TABLE)
+        self._lines = lines(blocks, min(_MOST_LINE_BYTES, limits.max_event_bytes))
+        self._is_tests = False
+
+    def _read(self) -> Iterator[None]:
+        for line in self._lines:
+            if isinstance(line, Stretch):
+                self.report(line)
+            else:
+                offset, data = line
+                self._take(offset, data)
+            yield
+
+    def _take(self, offset: int, data: bytes) -> None:
+        if MLLOG in data:
+            self._mllog(offset, data)
+        elif _NCCL in data:
+            self._nccl(offset, data)
+        elif data.startswith(b"#"):
+            self._is_tests = self._is_tests or _TESTS.match(data) is not None
+            self.passed_count += 1
+        elif self._is_tests and _SIZED.match(as_text(data[:256])):
+            self._size(offset, data)
+        else:
+            self.passed_count += 1
+
+    # -- training ---------------------------------------------------------------------------------------------
+
+    def _mllog(self, offset: int, data: bytes) -> None:
+        before, _, text = as_text(data).partition(MLLOG.decode())
+        said = json_text.parsed_object(text)
+        if said is None:
+            self.report(stretch(offset, len(data), "what follows :::MLLOG is no JSON object", data))
+            return
+        left = dict(said)
+        row: dict[str, Any] = {"offset_bytes": offset, "record": "mllog"}
+        row["ts_ns"] = _moved(left, "time_ms", _MS_NS)
+        for key, column in (("namespace", "namespace"), ("event_type", "event_type"), ("key", "record_key")):
+            if isinstance(left.get(key), str):
+                row[column] = left.pop(key)
+        value = left.pop("value", None)
+        if value is not None:
+            row["record_value"] = value if isinstance(value, str) else json_text.written(value)
+        metadata = left.get("metadata")
+        if isinstance(metadata, dict):
+            row["epoch_number"] = fitting(metadata.get("epoch_num"))
+            row["step_number"] = fitting(metadata.get("step_num", metadata.get("step")))
+        left |= {"prefix": before} if before.strip() else {}
+        row["args"] = json_text.compact(left)
+        self.add(training_log.TABLE, row, len(data))
+
+    # -- collectives ------------------------------------------------------------------------------------------
+
+    def _nccl(self, offset: int, data: bytes) -> None:
+        """Take calls, choices and the mode; NCCL says much else, which is passed by."""
+        before, _, message = as_text(data).partition(_NCCL.decode())
+        is_one = _NCCL.decode() not in message and len(message) < _MOST_MESSAGE
+        row = _statement(message.rstrip()) if is_one else None
+        if row is None:
+            if " opCount " in message or " Bytes -> Algo " in message:
+                self.report(
+                    stretch(offset, len(data), "it is a line of NCCL on a collective that cannot be read", data)
+                )
+            else:
+                self.passed_count += 1
+            return
+        who = _WHO.search(before[-_WHO_LENGTH:])
+        if who is not None:
+            row |= {"host": who["host"], "process_id": who["process"], "thread_id": who["thread"]}
+            row["device_id"] = whole(who["device"])
+        row["offset_bytes"] = offset
+        self.add(collective_records.TABLE, row, len(data) + 256)
+
+    def _size(self, offset: int, data: bytes) -> None:
+        """One line of nccl-tests' table: times are microseconds, as its header says."""
+        parts = as_text(data).split()
+        row: dict[str, Any] = {"offset_bytes": offset, "record": "nccl_tests"}
+        row |= dict(zip(("payload_bytes", "elements_count"), map(whole, parts), strict=False))
+        row["dtype"] = parts[2]
+        # Reduction and root are there or not, as the collective has them; the measured half begins with the time.
+        measured = parts[3:]
+        if measured and measured[0].isalpha():
+            row["reduction"] = measured.pop(0)
+        if measured and len(measured) % 4 == 1:
+            row["root"] = measured.pop(0)
+        if len(measured) not in {4, 8}:
+            self.report(stretch(offset, len(data), "it is a line of nccl-tests with an odd number of columns", data))
+            return
+        out, inside = measured[:4], measured[4:]
+        row["duration_ns"] = scaled(out[0], _MICROSECOND_NS)[0]
+        row["in_place_duration_ns"] = scaled(inside[0], _MICROSECOND_NS)[0] if inside else None
+        names = ("time_us", "algbw_gbs", "busbw_gbs", "wrong")
+        args: dict[str, Any] = {"out_of_place": dict(zip(names, out, strict=True))}
+        args |= {"in_place": dict(zip(names, inside, strict=True))} if inside else {}
+        row["args"] = json_text.compact(args)
+        self.add(collective_records.TABLE, row, len(data) + 256)
+
+
+def _statement(message: str) -> dict[str, Any] | None:
+    """What a message of NCCL says of a collective or of the mode; none where it is about something else."""
+    called = _CALL.fullmatch(message)
+    if called is not None:
+        rest = dict(_PAIR.findall(called["rest"]))
+        if _PAIR.sub("", called["rest"]).strip():
+            rest["text"] = called["rest"].strip()
+        return {
+            "record": "nccl_log_collective",
+            "collective_name": called["name"],
+            "collective_sequence": fitting(int(called["sequence"], 16)),
+            "elements_count": whole(rest.pop("count", "")),
+            "dtype": rest.pop("datatype", None),
+            "reduction": rest.pop("op", None),
+            "root": rest.pop("root", None),
+            "communicator_id": rest.pop("comm", None),
+            "group_size": whole(rest.pop("nranks", "")),
+            "args": json_text.compact({"opCount": called["sequence"], **rest}),
+        }
+    tuned = _TUNED.fullmatch(message)
+    if tuned is not None:
+        return {
+            "record": "nccl_log_tuning",
+            "collective_name": tuned["name"],
+            "payload_bytes": whole(tuned["size"]),
+            "algorithm": tuned["algorithm"],
+            "protocol": tuned["protocol"],
+            "args": json_text.compact({"text": tuned["rest"].strip()} if tuned["rest"].strip() else {}),
+        }
+    mode = _MODE.fullmatch(message)
+    if mode is None:
+        return None
+    return {"record": "nccl_log_cc", "cc_state": mode["state"], "args": json_text.compact({"text": message})}
+
+
+def _moved(left: dict[str, Any], key: str, factor: int) -> int | None:
+    """A time out of what is left, if it is exact; anything else stays there."""
+    value = left.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return None
+    found, is_exact = scaled(str(value), factor)
+    if is_exact:
+        del left[key]
+    return found

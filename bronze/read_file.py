@@ -1,0 +1,243 @@
+"""One landed file: recognised by its content, read to its end by the reader of its format, or refused with a reason."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Protocol, Self
+
+from bronze import formats, trace_events, unreadable
+from bronze.ahead import ahead
+from bronze.careful_cut import stretch
+from bronze.file_report import TRACE
+from bronze.inflate import Inflated
+from bronze.kineto import MOST_BASE_NS, KinetoReader, NotATrace
+from bronze.nsys_sqlite import NsysSqliteReader
+from lake.errors import EvidenceRejected
+from lake.places import reaching
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bronze.file_report import FileReport, Rows
+    from bronze.formats import Format
+    from bronze.limits import Limits
+    from bronze.records import RecordReader
+    from lake.attestation_keys import AttestationKeys
+
+_BASE_IN_TAIL = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})')
+_TAIL_BLOCKS = 3
+
+
+class Fetched(Protocol):
+    """A file's bytes at hand, to be read as often as needed."""
+
+    sha256: str
+
+    def blocks(self) -> Iterator[bytes]: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *args: object) -> None: ...
+
+
+class Sink(Protocol):
+    """Where rows go: one data file per call, invisible until the whole run is committed."""
+
+    @property
+    def spool(self) -> Path: ...
+    def unit(self) -> Rows: ...
+
+
+class Progress(Protocol):
+    """Told after every shard: which file, how many of its bytes have been read, and how many rows they gave."""
+
+    def __call__(self, name: str, source_bytes: int, rows: int, /) -> None: ...
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What a reader of one file needs beside the file: where rows go, by table, and what bounds and proves them."""
+
+    sinks: Mapping[str, Sink]
+    limits: Limits
+    progress: Progress
+    keys: AttestationKeys
+
+
+def read_file(report: FileReport, fetched: Fetched, desk: Desk) -> None:
+    """Read one file to its end, or say why it cannot be."""
+    try:
+        head = _head(fetched, desk.limits)
+        known = formats.recognised(head, lambda: iter(Inflated(fetched.blocks(), desk.limits)))
+        if known is not None:
+            _read_records(report, fetched, desk, known)
+            return
+        _read_trace(report, fetched, desk)
+        if report.outcome == "rejected" and (said := formats.stranger(head)) is not None:
+            report.reason = f"{said} (docs/landing.md lists what is read)"
+    except EvidenceRejected as error:
+        _refuse(report, error)
+
+
+def _head(fetched: Fetched, limits: Limits) -> bytes:
+    """The first bytes, inflated."""
+    head = b""
+    for block in Inflated(fetched.blocks(), limits):
+        head += block[: formats.HEAD_BYTES - len(head)]
+        if len(head) >= formats.HEAD_BYTES:
+            break
+    return head
+
+
+def _refuse(report: FileReport, error: EvidenceRejected) -> None:
+    report.format, report.outcome, report.reason = "unknown", "rejected", str(error)
+
+
+# -- records --------------------------------------------------------------------------------------------------------
+
+
+def _read_records(report: FileReport, fetched: Fetched, desk: Desk, known: Format) -> None:
+    """Read a file that is no trace; its rows stay invisible until the run is committed."""
+    units = {name: desk.sinks[name].unit() for name in known.tables}
+    stretches = desk.sinks[unreadable.TABLE.name].unit()
+    try:
+        source = _Counted(fetched.blocks())
+        inflated = Inflated(source, desk.limits, fetched.blocks)
+        if known.reader is None:
+            with _spooled(inflated, desk.sinks[known.tables[0]].spool) as path:
+                reader: RecordReader = NsysSqliteReader(path)
+                _drain(reader, report, desk, units, stretches, source, fetched.sha256)
+        else:
+            reader = known.reader(iter(inflated), desk.limits, desk.keys)
+            _drain(reader, report, desk, units, stretches, source, fetched.sha256)
+    except BaseException:
+        for unit in (*units.values(), stretches):
+            unit.discard()
+        raise
+    if inflated.fault:
+        reader.cut_short(stretch(inflated.total_bytes, 0, inflated.fault, b""))
+    stretches.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))
+    stretches.finish()
+    report.records = units
+    report.format, report.outcome = known.name, "kept"
+    report.inflated_bytes = inflated.total_bytes
+    report.rows_count = reader.rows_count
+    report.passed_count = reader.passed_count
+    report.unreadable_count = reader.unreadable_count
+    report.is_complete = reader.is_complete
+    report.envelope = reader.envelope
+
+
+def _drain(
+    reader: RecordReader,
+    report: FileReport,
+    desk: Desk,
+    units: Mapping[str, Rows],
+    stretches: Rows,
+    source: _Counted,
+    sha256: str,
+) -> None:
+    for table, batch in reader:
+        units[table].write(batch)
+        if reader.has_many_unreadable:
+            stretches.write(unreadable.rows(sha256, reader.take_unreadable()))
+        desk.progress(report.name, source.bytes, reader.rows_count)
+
+
+class _spooled:  # noqa: N801 - used as a `with` statement, never named
+    """The inflated bytes as a file of their own, for a reader that must jump about in them."""
+
+    def __init__(self, blocks: Inflated, folder: Path) -> None:
+        self._blocks = blocks
+        self._file = NamedTemporaryFile(dir=folder, prefix="source-", suffix=".sqlite")  # noqa: SIM115 - closed at exit
+
+    def __enter__(self) -> Path:
+        with reaching("the spool of the lake could not be written to"):
+            for block in self._blocks:
+                self._file.write(block)
+            self._file.flush()
+        return Path(self._file.name)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+# -- traces ---------------------------------------------------------------------------------------------------------
+
+
+def _read_trace(report: FileReport, fetched: Fetched, desk: Desk) -> None:
+    """Read a trace to its end, again where its base time stands at its end and is another than was thought."""
+    base_ns: int | None = None
+    while True:
+        events, stretches = desk.sinks[trace_events.TABLE.name].unit(), desk.sinks[unreadable.TABLE.name].unit()
+        try:
+            reader = _read_once(report, fetched, desk, base_ns, events, stretches)
+        except EvidenceRejected as error:
+            events.discard()
+            stretches.discard()
+            _refuse(report, error)
+            return
+        if (reader.base_ns or 0) == reader.base_used_ns:
+            report.events = events
+            stretches.finish()
+            return
+        # The base is not what the end of the file had made us believe: once more, with it.
+        events.discard()
+        stretches.discard()
+        base_ns = reader.base_ns or 0
+
+
+def _read_once(
+    report: FileReport, fetched: Fetched, desk: Desk, base_ns: int | None, events: Rows, stretches: Rows
+) -> KinetoReader:
+    source = _Counted(fetched.blocks())
+    inflated = Inflated(source, desk.limits, fetched.blocks)
+    reader = KinetoReader(ahead(inflated), desk.limits, lambda: _base_in_tail(fetched, desk.limits), base_ns=base_ns)
+    try:
+        for batch in reader:
+            events.write(batch)
+            if reader.has_many_unreadable:
+                stretches.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))
+            desk.progress(report.name, source.bytes, reader.events_count)
+    except NotATrace:
+        if inflated.fault and not inflated.total_bytes:
+            raise EvidenceRejected(f"{inflated.fault}, and nothing can be got out of it") from None
+        raise
+    if inflated.fault:
+        reader.cut_short(inflated.fault)
+    stretches.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))
+    report.format, report.outcome = TRACE, "kept"
+    report.inflated_bytes = inflated.total_bytes
+    report.events_count = report.rows_count = reader.events_count
+    report.unreadable_count = reader.unreadable_count
+    report.residue_count = reader.residue_count
+    report.is_complete = reader.is_complete
+    report.base_ns = reader.base_ns
+    report.envelope = reader.envelope
+    return reader
+
+
+class _Counted:
+    """An iterator that knows how many bytes it has given."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self.bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        block = next(self._blocks)
+        self.bytes += len(block)
+        return block
+
+
+def _base_in_tail(fetched: Fetched, limits: Limits) -> int | None:
+    """Look for the base time at the end of the file, where older recorders wrote it."""
+    last = deque(Inflated(fetched.blocks(), limits), maxlen=_TAIL_BLOCKS)
+    found = _BASE_IN_TAIL.findall(b"".join(last))
+    base_ns = int(found[-1]) if found else MOST_BASE_NS
+    return base_ns if base_ns < MOST_BASE_NS else None

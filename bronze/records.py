@@ -1,0 +1,136 @@
+"""What every reader of records tells: rows by table, what it could not read, and what it passed by."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from bronze.envelope import Envelope
+from bronze.file_report import plain
+from lake.errors import ContractBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bronze.careful_cut import Stretch
+    from lake.tables import Table
+
+_ROWS = 8192
+_BYTES = 4 << 20
+_STRETCHES = 4096
+Batch = tuple[str, pa.RecordBatch]
+
+
+class RecordReader:
+    """One pass over one source that is no trace. Iterate for the rows; then ask for what could not be read."""
+
+    def __init__(self, *tables: Table) -> None:
+        self._gathered = {table.name: _Gathered(table) for table in tables}
+        self._ready: deque[Batch] = deque()
+        self._unreadable: list[Stretch] = []
+        self.envelope = Envelope()
+        self.rows_count = 0
+        self.unreadable_count = 0
+        self.passed_count = 0
+        self.residue_count = 0
+        self.is_complete = True
+        self.end_bytes = 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        for _ in self._read():
+            yield from self._full()
+        yield from self._full()
+        yield from (gathered.taken() for gathered in self._gathered.values() if gathered.rows_count)
+
+    def _read(self) -> Iterator[None]:
+        """Read on, and come up for air after every record."""
+        raise NotImplementedError
+
+    @property
+    def has_many_unreadable(self) -> bool:
+        """Whether so many stretches have gathered that they should be taken."""
+        return len(self._unreadable) > _STRETCHES
+
+    def take_unreadable(self) -> list[Stretch]:
+        """The unreadable stretches since the last call."""
+        taken, self._unreadable = self._unreadable, []
+        return taken
+
+    def report(self, found: Stretch) -> None:
+        """Take a stretch in that is no record."""
+        self._unreadable.append(found)
+        self.unreadable_count += 1
+
+    def cut_short(self, found: Stretch) -> None:
+        """Say that the bytes themselves ended early or damaged."""
+        self.report(found)
+        self.is_complete = False
+
+    def add(self, table: Table, row: dict[str, Any], size: int) -> None:
+        """Take a row in; `size` is about what it takes in memory."""
+        self._gathered[table.name].add(row, size)
+        self.rows_count += 1
+
+    def add_columns(self, table: Table, columns: dict[str, list[Any]], count: int) -> None:
+        """Take many rows in at once; a reader takes its rows in in one way or the other, not in both."""
+        self._ready.append(self._gathered[table.name].batch(columns, count))
+        self.rows_count += count
+
+    def _full(self) -> Iterator[Batch]:
+        while self._ready:
+            yield self._ready.popleft()
+        for gathered in self._gathered.values():
+            if gathered.is_full:
+                yield gathered.taken()
+
+
+class _Gathered:
+    """Rows of one table on their way into a batch."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._rows: list[dict[str, Any]] = []
+        self._bytes = 0
+        self.next_ordinal = 0
+
+    @property
+    def rows_count(self) -> int:
+        return len(self._rows)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._rows) >= _ROWS or self._bytes >= _BYTES
+
+    def add(self, row: dict[str, Any], size: int) -> None:
+        self._rows.append(row)
+        self._bytes += size
+
+    def taken(self) -> Batch:
+        names = set().union(*self._rows)
+        columns = {name: [row.get(name) for row in self._rows] for name in names}
+        count = len(self._rows)
+        self._rows, self._bytes = [], 0
+        return self.batch(columns, count)
+
+    def batch(self, columns: dict[str, list[Any]], count: int) -> Batch:
+        """Columns as a batch: numbered on, and null where a column is not given."""
+        schema = self.table.file_schema
+        unknown = columns.keys() - set(schema.names)
+        if unknown:
+            raise ContractBroken(f"{self.table.full_name} has no column {', '.join(sorted(unknown))}")
+        columns["ordinal"] = list(range(self.next_ordinal, self.next_ordinal + count))
+        self.next_ordinal += count
+        arrays = [
+            _array(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
+            for field in schema
+        ]
+        return self.table.name, pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can spell and UTF-8 cannot
+        return pa.array([plain(value) for value in values], kind)

@@ -1,0 +1,85 @@
+"""A database that someone else wrote, opened to be read and for nothing else."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from bronze.careful_cut import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+MAGIC = b"SQLite format 3\x00"
+_FUNCTIONS = {"count"}
+# What one value, one statement and one program may take; nothing can be attached.
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 1 << 20,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 1 << 16,
+    sqlite3.SQLITE_LIMIT_COLUMN: 2000,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+
+
+def opened(path: Path, tables: Collection[str]) -> tuple[sqlite3.Connection, dict[str, str]]:
+    """Open a file that never changes, and list it; only these tables may be read, no view, trigger or function runs."""
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False
+    )
+    try:
+        listed = _restricted(connection, {name.casefold() for name in tables})
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection, listed
+
+
+def _restricted(connection: sqlite3.Connection, known: set[str]) -> dict[str, str]:
+    """Take from a connection whatever it could do beyond reading these tables, once it has listed what is there."""
+    for limit, most in _LIMITS.items():
+        connection.setlimit(limit, most)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA query_only = ON")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.execute("PRAGMA mmap_size = 0")
+    connection.text_factory = printable
+    listed = _listed(connection, known)
+
+    def allowed(action: int, one: str | None, two: str | None, _database: str | None, inside: str | None) -> int:
+        is_ours = inside is None and (
+            action == sqlite3.SQLITE_SELECT
+            or (action == sqlite3.SQLITE_READ and (one or "").casefold() in known)
+            or (action == sqlite3.SQLITE_FUNCTION and (two or "").casefold() in _FUNCTIONS)
+        )
+        return sqlite3.SQLITE_OK if is_ours else sqlite3.SQLITE_DENY
+
+    connection.set_authorizer(allowed)
+    return listed
+
+
+def _listed(connection: sqlite3.Connection, known: set[str]) -> dict[str, str]:
+    """Tables and views by name, and what each is: a `table`, a `view`, or a table that computes what it shows."""
+    found: dict[str, str] = {}
+    for name, kind, begins in connection.execute(
+        "SELECT substr(name, 1, 128), type, substr(sql, 1, 32) FROM sqlite_master"
+        " WHERE type IN ('table', 'view') LIMIT 10000"
+    ):
+        is_virtual = "virtual" in str(begins or "").casefold()
+        found[str(name)] = "virtual table" if is_virtual else str(kind)
+    for name in [name for name, kind in found.items() if kind == "table" and name.casefold() in known]:
+        # No authorizer is asked for what a computed column calls, so such a table is not asked at all.
+        hidden = connection.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,)).fetchall()
+        if any(flag for (flag,) in hidden):
+            found[name] = "table with computed columns"
+    return found
+
+
+def shown(value: Any) -> Any:
+    """A value as JSON can hold it: bytes as hexadecimal text, at most some of them."""
+    return {"blob": value[:1024].hex(), "length": len(value)} if isinstance(value, bytes) else value

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bronze.training_csv import MAP
+from tests.bronze.sources import told
+
+_CSV = b"Timestamps,Epoch,Thput (img/s),Epoch Loss,Bsize\n"
+
+
+def mllog(**members: object) -> bytes:
+    return b":::MLLOG " + json.dumps(members).encode()
+
+
+# -- CSV ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_epoch_is_a_row_with_its_time_exact() -> None:
+    found = told(_CSV + b"1700000000.1234567,3,2500.5,4.25,64\n")
+    assert found.format == "training_csv"
+    assert found.table("training_log") == [
+        {
+            "ordinal": 0,
+            "offset_bytes": len(_CSV),
+            "record": "csv",
+            "ts_ns": 1700000000123456700,
+            "epoch_number": 3,
+            "samples_per_second": 2500.5,
+            "loss_number": 4.25,
+            "batch_size": 64,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "expected"),
+    [
+        (
+            b"step,time (ms),tokens/s",
+            b"7,1700000000123,10",
+            {"step_number": 7, "ts_ns": 1700000000123000000, "tokens_per_second": 10.0},
+        ),
+        (b"Iteration,Step Time (us),loss", b"7,1.5,2", {"step_number": 7, "duration_ns": 1500, "loss_number": 2.0}),
+        (b"global_step,samples_per_second", b"7,3", {"step_number": 7, "samples_per_second": 3.0}),
+        (b"Wall time,Step,Value", b"1.5,7,9", {"step_number": 7, "ts_ns": 1_500_000_000, "args": '{"Value":"9"}'}),
+        (b"\xef\xbb\xbfEpoch,images/sec", b"7,3", {"epoch_number": 7, "samples_per_second": 3.0}),
+    ],
+)
+def test_columns_are_known_by_declared_names(header: bytes, cells: bytes, expected: dict[str, object]) -> None:
+    (row,) = told(header + b"\n" + cells + b"\n").table("training_log")
+    assert {name: value for name, value in row.items() if name not in {"ordinal", "offset_bytes", "record"}} == expected
+
+
+def test_digits_that_a_double_does_not_give_back_are_kept() -> None:
+    (row,) = told(_CSV + b"1,1,0.1000000000000000055511151231257827,nan,64\n").table("training_log")
+    assert row["samples_per_second"] == 0.1
+    assert json.loads(row["args"]) == {"Thput (img/s)": "0.1000000000000000055511151231257827", "Epoch Loss": "nan"}
+
+
+def test_a_header_written_again_is_no_record() -> None:
+    found = told(_CSV + b"1,1,2,3,64\n" + _CSV + b"\n2,2,2,3,64\n")
+    assert [row["epoch_number"] for row in found.table("training_log")] == [1, 2]
+    assert found.reader.passed_count == 3
+
+
+def test_the_map_names_every_column_once_and_every_source_in_its_own_spelling() -> None:
+    sources = [source for field in MAP.fields for source in field.sources]
+    assert len(sources) == len(set(sources))
+    assert sources == [source.casefold() for source in sources]
+
+
+# -- MLLOG ----------------------------------------------------------------------------------------------------------
+
+
+def test_marked_lines_of_a_log_are_rows_and_the_others_are_passed_by() -> None:
+    line = mllog(
+        namespace="worker",
+        time_ms=1700000000123,
+        event_type="INTERVAL_END",
+        key="epoch_stop",
+        value=None,
+        metadata={"file": "train.py", "lineno": 7, "epoch_num": 3, "step_num": 90},
+    )
+    found = told(
+        b"loading data\n" + line + b"\nloss 2.5\n0: " + mllog(time_ms=1.5, key="acc", value={"a": 0.25}) + b"\n"
+    )
+    assert found.format == "job_log"
+    assert found.table("training_log") == [
+        {
+            "ordinal": 0,
+            "offset_bytes": 13,
+            "record": "mllog",
+            "ts_ns": 1700000000123000000,
+            "namespace": "worker",
+            "event_type": "INTERVAL_END",
+            "record_key": "epoch_stop",
+            "epoch_number": 3,
+            "step_number": 90,
+            "args": '{"metadata":{"file":"train.py","lineno":7,"epoch_num":3,"step_num":90}}',
+        },
+        {
+            "ordinal": 1,
+            "offset_bytes": 13 + len(line) + 10,
+            "record": "mllog",
+            "ts_ns": 1_500_000,
+            "record_key": "acc",
+            "record_value": '{"a":0.25}',
+            "args": '{"prefix":"0: "}',
+        },
+    ]
+    assert found.reader.passed_count == 2
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [b":::MLLOG", b":::MLLOG {", b":::MLLOG [1]", b':::MLLOG {"key": 1} {}', b":::MLLOG " + b'{"a":' * 50_000],
+)
+def test_a_marked_line_that_cannot_be_read_is_reported(broken: bytes) -> None:
+    found = told(broken + b"\n" + mllog(key="run_start") + b"\n")
+    assert [row["record_key"] for row in found.table("training_log")] == ["run_start"]
+    assert found.reasons == ["what follows :::MLLOG is no JSON object"]
+    assert (found.unreadable[0].offset, found.unreadable[0].length) == (0, len(broken))
+
+
+def test_values_of_other_kinds_are_kept_and_not_believed() -> None:
+    (row,) = told(b':::MLLOG {"time_ms": "noon", "key": 5, "key": 6, "value": "x", "event_type": null}').table(
+        "training_log"
+    )
+    assert "ts_ns" not in row
+    assert row["record_value"] == "x"
+    assert json.loads(row["args"]) == {"time_ms": "noon", "key": 5, "key#2": 6, "event_type": None}
+
+
+def test_the_first_mark_may_come_late() -> None:
+    found = told(b"warming up ...\n" * 40_000 + mllog(key="run_start") + b"\n")
+    assert found.format == "job_log"
+    assert found.reader.passed_count == 40_000
+    assert len(found.table("training_log")) == 1
