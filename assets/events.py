@@ -47,12 +47,14 @@ class Telling:
         self._tables = {table.full_name: table for table in tables}
         self._facts = facts
         self._versions: dict[str, dict[str, str]] = defaultdict(dict)
+        self._known_events: dict[str, dict[str, str]] = defaultdict(dict)
 
     def landed(self, marks: Mapping[str, str]) -> Iterator[dg.AssetObservation]:
         """The landing directories as they were read."""
         for run_id, mark in marks.items():
             self._versions[LANDING][run_id] = mark
             yield observed_landing(run_id, mark)
+        self._known_events.pop(LANDING, None)
 
     def made(self, made: Iterable[Made]) -> Iterator[dg.AssetMaterialization]:
         """One event for each partition of what could be made, upstream first."""
@@ -85,6 +87,7 @@ class Telling:
                     },
                     tags={**_version_tags(table, one.content_sha256), **origins[one.run_id]},
                 )
+            self._known_events.pop(name, None)
 
     def whole(self, table: Table, partitions: Iterable[Written]) -> dg.MaterializeResult[None]:
         """The event of an asset without partitions, from all partitions that its table has."""
@@ -109,17 +112,22 @@ class Telling:
         """For each run: the versions upstream, and the events that told of them."""
         tags: dict[str, dict[str, str]] = {run_id: {} for run_id in run_ids}
         for upstream in UPSTREAM[table.full_name]:
-            key = asset_key(upstream)
-            kind = (
-                dg.DagsterEventType.ASSET_OBSERVATION
-                if upstream == LANDING
-                else dg.DagsterEventType.ASSET_MATERIALIZATION
-            )
-            events = self._instance.get_latest_storage_id_by_partition(key, kind, set(run_ids))
+            name, events = asset_key(upstream).to_user_string(), self._events(upstream, run_ids)
             for run_id in run_ids:
-                tags[run_id][f"{_INPUT_VERSION}/{key.to_user_string()}"] = self._version(upstream, run_id)
-                tags[run_id][f"{_INPUT_EVENT}/{key.to_user_string()}"] = str(events.get(run_id, _NO_EVENT))
+                tags[run_id][f"{_INPUT_VERSION}/{name}"] = self._version(upstream, run_id)
+                tags[run_id][f"{_INPUT_EVENT}/{name}"] = events[run_id]
         return tags
+
+    def _events(self, name: str, run_ids: list[str]) -> dict[str, str]:
+        """The events that last told of some runs; asked once for all that come from them."""
+        known = self._known_events[name]
+        unknown = {run_id for run_id in run_ids if run_id not in known}
+        if unknown:
+            kinds = dg.DagsterEventType
+            kind = kinds.ASSET_OBSERVATION if name == LANDING else kinds.ASSET_MATERIALIZATION
+            found = self._instance.get_latest_storage_id_by_partition(asset_key(name), kind, unknown)
+            known |= {run_id: str(found.get(run_id, _NO_EVENT)) for run_id in unknown}
+        return known
 
     def _version(self, name: str, run_id: str) -> str:
         known = self._versions[name]

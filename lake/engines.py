@@ -95,12 +95,17 @@ def _broken(engine: str, error: Exception) -> ContractBroken:
     )
 
 
-_ENGINES = {engine.name: engine for engine in (PolarsEngine, DuckDBEngine)}
-ENGINES = tuple(_ENGINES)
+_LOCAL = {engine.name: engine for engine in (PolarsEngine, DuckDBEngine)}
+LOCAL_ENGINES = tuple(_LOCAL)
+ENGINES = (*LOCAL_ENGINES, "spark")
 
 
 def engine(name: str) -> Engine:
     """The engine of that name; a wrong one is answered with the nearest right one."""
-    if name not in _ENGINES:
+    if name == "spark":
+        from lake.spark import SparkEngine
+
+        return SparkEngine()
+    if name not in _LOCAL:
         raise ContractBroken(f"there is no engine {name!r}", nearest(name, ENGINES))
-    return _ENGINES[name]()
+    return _LOCAL[name]()

@@ -138,7 +138,7 @@ class Lake:
         handle = self._open(table)
         if handle is None:
             return []
-        with reaching(f"{self._uri(table)} could not be tidied"):
+        with reaching(f"{self.uri(table)} could not be tidied"):
             handle.create_checkpoint()
             handle.cleanup_metadata()
             # full: also what a killed writer left, which no version ever held.
@@ -154,7 +154,7 @@ class Lake:
         """A Polars scan of the table, or of some runs of it; an absent table is an empty one."""
         import polars as pl
 
-        files = self._files(table, run_ids)
+        files = self.files(table, run_ids)
         if not files:
             return pl.LazyFrame(schema=table.polars_schema)
         return pl.scan_parquet(
@@ -169,7 +169,7 @@ class Lake:
         self, connection: duckdb.DuckDBPyConnection, table: Table, run_ids: Sequence[str] | None = None
     ) -> duckdb.DuckDBPyRelation:
         """The same rows as a DuckDB relation over the table's own files; values are bound."""
-        files = self._files(table, run_ids)
+        files = self.files(table, run_ids)
         if not files:
             return connection.from_arrow(table.arrow_schema.empty_table())
         if not self.place.is_local:
@@ -248,7 +248,7 @@ class Lake:
         before = held(handle, stage.table, [stage.run_id])
         wanted = {unit.path: unit for unit in units}
         adds = [unit.add_action() for path, unit in wanted.items() if path not in before]
-        with reaching(f"{self._uri(stage.table)} could not be written to"):
+        with reaching(f"{self.uri(stage.table)} could not be written to"):
             for unit in units:
                 if unit.path not in before:
                     stage.settle(unit)
@@ -279,7 +279,7 @@ class Lake:
             custom_metadata={f"teetotal.{name}": note for name, note in notes.items()},
             app_transactions=[Transaction(app, mark) for app, mark in marks.items()],
         )
-        with reaching(f"{self._uri(stage.table)} could not be committed to"):
+        with reaching(f"{self.uri(stage.table)} could not be committed to"):
             _commit(handle, actions, stage.table, properties)
         handle.update_incremental()
         return replace(written, version=handle.version())
@@ -287,7 +287,7 @@ class Lake:
     def _batches(self, table: Table, path: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of one data file as they are stored, some at a time; a remote file is fetched first."""
         root = self.place.child(*table.path.split("/"))
-        with reaching(f"{self._uri(table)}/{path} could not be read"), ExitStack() as exits:
+        with reaching(f"{self.uri(table)}/{path} could not be read"), ExitStack() as exits:
             source: Path | IO[bytes]
             if root.is_local:
                 source = root.directory / path
@@ -299,20 +299,21 @@ class Lake:
                     source.write(chunk)
             yield from exits.enter_context(pq.ParquetFile(source)).iter_batches(_BATCH_ROWS, columns=columns)
 
-    def _files(self, table: Table, run_ids: Sequence[str] | None) -> list[str]:
-        """The files of some runs, or of all, as the table is now."""
+    def files(self, table: Table, run_ids: Sequence[str] | None) -> list[str]:
+        """The data files of some runs, or of all, as the table is now."""
         wanted = None if run_ids is None else {slug(run_id) for run_id in run_ids}
         handle = self._open(table)
         files = {} if handle is None else held(handle, table, wanted)
-        return sorted(f"{self._uri(table)}/{path}" for path in files)
+        return sorted(f"{self.uri(table)}/{path}" for path in files)
 
-    def _uri(self, table: Table) -> str:
+    def uri(self, table: Table) -> str:
+        """Where the table lies."""
         return str(self.place.child(*table.path.split("/")))
 
     def _open(self, table: Table) -> DeltaTable | None:
-        with reaching(f"{self._uri(table)} did not answer"):
+        with reaching(f"{self.uri(table)} did not answer"):
             try:
-                handle = DeltaTable(self._uri(table), storage_options=dict(self.place.options) or None)
+                handle = DeltaTable(self.uri(table), storage_options=dict(self.place.options) or None)
             except TableNotFoundError:
                 return None
         found = {field.name: str(field.type) for field in pa.schema(handle.schema().to_arrow())}
@@ -332,11 +333,11 @@ class Lake:
         if handle is not None:
             return handle
         with (
-            reaching(f"{self._uri(table)} could not be made"),
+            reaching(f"{self.uri(table)} could not be made"),
             suppress(CommitFailedError),
         ):  # another writer made it a moment earlier: it is there now
             DeltaTable.create(
-                self._uri(table),
+                self.uri(table),
                 schema=table.arrow_schema,
                 mode="ignore",
                 partition_by=list(table.partition_by),
@@ -347,7 +348,7 @@ class Lake:
             )
         handle = self._open(table)
         if handle is None:
-            raise SourceUnavailable(f"{self._uri(table)} could not be created", "check that the lake can be written to")
+            raise SourceUnavailable(f"{self.uri(table)} could not be created", "check that the lake can be written to")
         return handle
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FAILED = 1
 _WRONG_USAGE = 2
 # Written out: asking `lake.engines` would import every engine for `--help`. A test holds the two equal.
-_ENGINES = ("polars", "duckdb")
+_ENGINES = ("polars", "duckdb", "spark")
 
 
 class _Group(click.Group):

@@ -19,10 +19,11 @@ from lake.identity import MANIFEST
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.places import Place
+from lake.spark import SparkEngine
 from lake.store import Lake
 from pipelines.demo import land_samples
 from tests.bringing import bring
-from tests.engines import SparkBench, started
+from tests.engines import started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -170,5 +171,5 @@ def spark() -> Iterator[SparkSession]:
 def engine(request: pytest.FixtureRequest) -> Bench:
     """Each engine in turn."""
     if request.param == "spark":
-        return SparkBench(request.getfixturevalue("spark"))
+        return SparkEngine(request.getfixturevalue("spark"))
     return lake_engine(request.param)

@@ -80,7 +80,7 @@ def test_silver_is_stale_until_it_is_made_and_fresh_while_bronze_is_untouched(la
     assert silver.fresh(land_files.lake, [RUN, "another"]) == {RUN}
 
 
-@pytest.mark.parametrize("engine", engines.ENGINES)
+@pytest.mark.parametrize("engine", engines.LOCAL_ENGINES)
 def test_conforming_again_what_is_fresh_writes_nothing_at_all(land_files: LandFiles, engine: str) -> None:
     land_files(FILES)
     conform(land_files)

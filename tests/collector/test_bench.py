@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bronze.limits import Limits
-from lake.engines import engine
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
-from pipelines.progress import Watcher
-from pipelines.run import run
+from tests.bringing import bring
 from tests.collector.ranks import ROOT
 
 if TYPE_CHECKING:
@@ -61,8 +58,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     lake = Lake(Place.of(home / "lake"), KeyringFile(home / "keyring.json", is_made_on_first_use=True))
     zone = LandingZone(Place.of(home / "landing"))
     runs = sorted(path.name for path in (home / "landing").iterdir())
-    outcomes = run(lake, zone, Limits(), Watcher(), engine("polars"), runs)
-    assert [outcome.fault for outcome in outcomes if outcome.fault] == []
+    bring(lake, zone, runs)
     return Recorded(json.loads((home / "bench.json").read_text("utf-8")), done.stdout, lake)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -26,3 +27,18 @@ def lasting(tmp_path: Path) -> Iterator[Orchestra]:
     """The same with its records on disk, as a command keeps them."""
     with instance(settings(str(tmp_path / "lake"), environment={}).home) as records:
         yield Orchestra(tmp_path, records)
+
+
+@pytest.fixture(scope="session")
+def empty_records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Dagster's records as they are before the first launch: to set them up takes a second."""
+    place = tmp_path_factory.mktemp("records")
+    home = settings(str(place / "lake"), environment={}).home
+    with instance(home):
+        return home.directory
+
+
+@pytest.fixture
+def records_at_hand(tmp_path: Path, empty_records: Path) -> None:
+    """The records of a lake in the test's own folder, set up already."""
+    shutil.copytree(empty_records, tmp_path / ".dagster")

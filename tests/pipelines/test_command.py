@@ -31,7 +31,7 @@ _TRACE = (
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> list[str]:
+def places(tmp_path: Path, records_at_hand: None) -> list[str]:
     """Where the tests' own lake and landing zone are."""
     return ["--lake", str(tmp_path / "lake"), "--landing", str(tmp_path / "landing")]
 

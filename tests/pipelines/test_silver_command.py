@@ -46,7 +46,7 @@ def trace(rank: int, *events: dict[str, Any], world_size: int = 2) -> bytes:
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records_at_hand: None) -> list[str]:
     """Where the tests' own lake and landing zone are; the keyring is beside the lake."""
     for name in ("TEETOTAL_KEYRING", "TEETOTAL_KEYRING_SECRET"):
         monkeypatch.delenv(name, raising=False)
@@ -96,7 +96,7 @@ def test_a_broken_promise_and_a_contradicted_claim_are_told_by_status(
     put("honest", SEALED, *hook(*_SEALED))
     put("plain", SEALED, *hook(*_HOOK))
     put("secretive", OFF, *hook(*_SEALED))
-    assert teetotal("run").exit_code == 0
+    assert teetotal("run", "--no-check").exit_code == 0
     told = teetotal("status")
     assert told.exit_code == 0, "a broken promise is a finding, not a failure of the command"
     assert "plain: it claims sw_per_hop_aesgcm, yet 2 crossings were not sealed" in told.output
@@ -114,7 +114,7 @@ def test_a_broken_promise_and_a_contradicted_claim_are_told_by_status(
 def test_show_gives_the_crossings_of_one_run(teetotal: Callable[..., Result], put: Callable[..., None]) -> None:
     put("honest", SEALED, *hook(*_SEALED))
     put("plain", SEALED, *hook(*_HOOK))
-    teetotal("run")
+    teetotal("run", "--no-check")
     columns = "rank,sealed_message_count,wire_bytes,violation"
     honest = shown(teetotal, "silver.crossings", "--run", "honest", "--columns", columns)
     assert sorted((row["rank"], row["sealed_message_count"], row["wire_bytes"]) for row in honest) == [
@@ -135,7 +135,7 @@ def test_kernels_that_no_pattern_knows_are_pointed_out_in_a_job_of_several_ranks
     put("strange", OFF, kernel("brandNewCollectiveKernel", 10), kernel("gemm", 20))
     put("known", OFF, kernel("ncclDevKernel_AllReduce", 10), kernel("gemm", 20))
     put("alone", OFF, kernel("gemm", 20), world_size=1)
-    teetotal("run")
+    teetotal("run", "--no-check")
     hints = [line for line in teetotal("status").output.splitlines() if "span_kinds.toml" in line]
     (hint,) = hints
     assert hint.startswith("strange: a job of 2 ranks without a collective that silver/span_kinds.toml knows")
@@ -151,13 +151,13 @@ def test_the_hint_also_comes_where_only_manifest_and_files_show_several_ranks(
         events = [kernel("brandNewCollectiveKernel", 10 + rank)]
         (directory / f"rank{rank}.json").write_text(json.dumps({"traceEvents": events}))
     (directory / "run.toml").write_text(f"{OFF}world_size = 2\n")
-    teetotal("run")
+    teetotal("run", "--no-check")
     assert "strange: a job of 2 ranks without a collective" in teetotal("status").output
 
 
 def test_what_was_rejected_is_told_with_its_rule(teetotal: Callable[..., Result], put: Callable[..., None]) -> None:
     put("torn", OFF, note("a", 10, -1), note("b", 10, 1), note("b", 10, 1))
-    teetotal("run")
+    teetotal("run", "--no-check")
     told = teetotal("status").output
     assert "torn: 2 rejected: A negative duration is a clock fault; CUDA events have them under CC (R2)." in told
     assert (
@@ -177,12 +177,12 @@ def test_another_engine_finds_nothing_to_change(
     teetotal: Callable[..., Result], put: Callable[..., None], tmp_path: Path
 ) -> None:
     put("honest", SEALED, *hook(*_SEALED))
-    first, *others = engines.ENGINES
-    assert teetotal("run", "--engine", first).exit_code == 0
+    first, *others = engines.LOCAL_ENGINES
+    assert teetotal("run", "--no-check", "--engine", first).exit_code == 0
     versions = {path: path.stat().st_mtime_ns for path in (tmp_path / "lake" / "silver").rglob("*.json")}
     for other in others:
-        assert teetotal("run", "--engine", other).output == "honest: fresh, nothing to do\n"
-        again = teetotal("run", "--engine", other, "--full")
+        assert teetotal("run", "--no-check", "--engine", other).output == "honest: fresh, nothing to do\n"
+        again = teetotal("run", "--no-check", "--engine", other, "--full")
         assert again.exit_code == 0, again.output
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "lake" / "silver").rglob("*.json")} == versions
 
@@ -213,11 +213,11 @@ def test_a_keyring_that_others_may_read_fails_every_run_in_a_line_and_leaves_the
 ) -> None:
     put("a", SEALED, *hook(*_SEALED))
     put("b", SEALED, *hook(*_HOOK))
-    assert teetotal("run", "a").exit_code == 0
+    assert teetotal("run", "--no-check", "a").exit_code == 0
     before = shown(teetotal, "silver.crossings")
     keyring = tmp_path / "keyring.json"
     keyring.chmod(0o644)
-    done = teetotal("run", "--full")
+    done = teetotal("run", "--no-check", "--full")
     assert done.exit_code == 1
     lines = done.stderr.splitlines()
     assert [line.partition(": failed: ")[0] for line in lines] == ["a", "b"]
@@ -226,7 +226,7 @@ def test_a_keyring_that_others_may_read_fails_every_run_in_a_line_and_leaves_the
     assert shown(teetotal, "silver.runs", "--run", "b") == []
     assert states(teetotal("status").output)["b"][0] == "stale"
     keyring.chmod(0o600)
-    assert teetotal("run").exit_code == 0
+    assert teetotal("run", "--no-check").exit_code == 0
     assert {run: words[0] for run, words in states(teetotal("status").output).items()} == {"a": "fresh", "b": "fresh"}
     assert len(shown(teetotal, "silver.runs")) == 2
 
@@ -240,7 +240,7 @@ def test_one_run_that_no_engine_can_conform_fails_alone(
     lake.mkdir(parents=True)
     # Somebody put a file where the partition of one run should be.
     (lake / "run_id=b").write_text("in the way")
-    done = teetotal("run")
+    done = teetotal("run", "--no-check")
     assert done.exit_code == 1
     assert [line.partition(": ")[0] for line in done.stderr.splitlines()] == ["b"]
     assert "b: failed: " in done.stderr
@@ -259,14 +259,14 @@ def test_a_number_that_no_engine_can_add_is_no_traceback_and_stops_no_other_run(
     copy = {**kernel("Memcpy HtoD (Pageable -> Device)", 10), "cat": "gpu_memcpy", "args": {"bytes": (1 << 63) - 1}}
     put("a", 'regime = "hopper_spt_cc"\n', copy)
     put("b", SEALED, *hook(*_SEALED))
-    done = teetotal("run", "--engine", "duckdb")
+    done = teetotal("run", "--no-check", "--engine", "duckdb")
     assert "b: " in done.stdout
     assert done.exit_code in {0, 1}
 
 
 def test_no_table_of_silver_is_without_a_show(teetotal: Callable[..., Result], put: Callable[..., None]) -> None:
     put("honest", SEALED, *hook(*_SEALED))
-    teetotal("run")
+    teetotal("run", "--no-check")
     for table in silver.TABLES:
         drawn = teetotal("show", table.full_name, "--run", "honest")
         assert drawn.exit_code == 0, table.full_name

@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 from assets.chunking import chunks, part_of
 from assets.silver import TABLES
 from lake.engines import DuckDBEngine, PolarsEngine
-from tests.engines import SparkBench
+from lake.spark import SparkEngine
 from tests.silver.rows import Bronze, Row, apart, conformed, event, run, source, stretch
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def test_polars_and_duckdb_agree(batch: int) -> None:
 @pytest.mark.parametrize("batch", range(SPARK_BATCHES))
 def test_polars_and_spark_agree(batch: int, spark: SparkSession) -> None:
     bronze = _shuffled(_batch(batch, SPARK_BATCHES), batch + 200)
-    _same(_on_polars(batch, SPARK_BATCHES), conformed(SparkBench(spark), bronze))
+    _same(_on_polars(batch, SPARK_BATCHES), conformed(SparkEngine(spark), bronze))
 
 
 def _shares(events: Frame, counts: dict[int, int], most: int) -> Iterator[Frame]:

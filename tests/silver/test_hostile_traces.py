@@ -192,7 +192,7 @@ class Conformed:
 
     def rows(self, table: Table) -> list[dict[str, Any]]:
         """Rows of a table, by their key."""
-        first = self.tables[engines.ENGINES[0]]
+        first = self.tables[engines.LOCAL_ENGINES[0]]
         return first[table.full_name].sort(table.key).to_dicts()
 
 
@@ -241,7 +241,7 @@ def conformed(land_files: LandFiles, manifest: str, files: Mapping[str, bytes]) 
     landed = land_files(files, RUN, manifest)
     tables = {}
     digests = {}
-    for name in engines.ENGINES:
+    for name in engines.LOCAL_ENGINES:
         written = silver.materialise(land_files.lake, RUN, engines.engine(name))
         digests[name] = {each.table: each.content_sha256 for each in written}
         tables[name] = {table.full_name: land_files.lake.scan(table, [RUN]).collect() for table in silver.TABLES}

@@ -157,7 +157,7 @@ class Conformed:
 def by_engine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conformed]:
     """Both runs, landed and conformed once by each engine."""
     found = {}
-    for name in engines.ENGINES:
+    for name in engines.LOCAL_ENGINES:
         root = tmp_path_factory.mktemp(name)
         lake = Lake(Place.of(root / "lake"), KeyringFile(root / "keyring.json", is_made_on_first_use=True))
         zone = LandingZone(Place.of(root / "landing"))
@@ -173,7 +173,7 @@ def by_engine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conformed]:
     return found
 
 
-@pytest.fixture(params=engines.ENGINES)
+@pytest.fixture(params=engines.LOCAL_ENGINES)
 def conformed(request: pytest.FixtureRequest, by_engine: dict[str, Conformed]) -> Conformed:
     """The two runs as one engine made them."""
     return by_engine[request.param]
