@@ -95,7 +95,7 @@ class _Launch:
             self._checking.hold(TABLES, None)
         yield from self._checking.results()
         if self._faults:
-            raise self._failure(len(run_ids))
+            raise self._failure()
 
     def _asked(self) -> list[str]:
         """The runs of this launch, less those that an earlier try of it has settled."""
@@ -161,11 +161,11 @@ class _Launch:
                 for table in TIERS[tier]:
                     yield events.failed(table, run_id, str(fault), is_transient=fault.is_transient)
 
-    def _failure(self, asked: int) -> dg.Failure:
+    def _failure(self) -> dg.Failure:
         told = [f"{run_id}: {fault}" for run_id, fault in list(self._faults.items())[:_FAULTS_TOLD]]
         more = len(self._faults) - len(told)
         return dg.Failure(
-            f"{len(self._faults)} of {asked} runs failed; the others are up to date. "
+            f"{len(self._faults)} of {len(self._context.partition_keys)} runs failed; the others are up to date. "
             + "; ".join(told)
             + (f"; and {more} more" if more else ""),
             metadata={"failed_runs": dg.MetadataValue.json({name: str(fault) for name, fault in self._faults.items()})},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections import defaultdict
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 
 
 class Watcher(Onlooker):
-    """Remembers what became of each run, and shows a bar for each of its files."""
+    """Remembers what became of each run, names each as it is read, and shows a bar for each of its files."""
 
     def __init__(self) -> None:
         self._is_watched = sys.stderr.isatty()  # the drawing library is loaded only where someone looks
         self._drawing = threading.Lock()
+        self._numbers = itertools.count(1)
+        self.total = 0
         self.written: defaultdict[str, list[Written]] = defaultdict(list)
         self.faults: dict[str, LakeError] = {}
 
@@ -40,6 +43,8 @@ class Watcher(Onlooker):
     @contextmanager
     def files(self, run_id: str, files: Sequence[LandedFile]) -> Iterator[Told]:
         """A teller for the readers of these files; of runs that are read side by side, one is drawn at a time."""
+        if self._is_watched:
+            sys.stderr.write(f"{run_id} {next(self._numbers)} of {self.total}\n")
         if not self._is_watched or not self._drawing.acquire(blocking=False):
             yield lambda _name, _bytes, _rows: None
             return

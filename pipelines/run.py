@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets.making import up_to_date
-from lake.errors import EvidenceRejected, LakeError, nearest
+from lake.errors import ContractBroken, EvidenceRejected, LakeError, nearest
 from lake.identity import slug
 from pipelines.definitions import build, workplace
 from pipelines.instance import PROCESS_TAG, instance, process
@@ -54,6 +54,7 @@ def run(
     wanted = list(run_ids) or complete
     fresh = set() if full else up_to_date(place.lake, place.zone, wanted, place.keys)
     stale = [run_id for run_id in wanted if run_id not in fresh]
+    watcher.total = len(stale)
     if stale:
         _launch(chosen, watcher, stale, {"engine": engine, "full": full}, check=check)
     return [
@@ -73,13 +74,21 @@ def _launch(chosen: Settings, watcher: Watcher, run_ids: list[str], config: dict
     with instance(chosen.home) as records:
         register(records, run_ids)
         for stretch in stretches(run_ids, known(records)):
-            try:
-                ingest.execute_in_process(
-                    instance=records,
-                    tags={**tags, **range_tags(stretch)},
-                    run_config={**_SILENT, "ops": {"training_runs": {"config": config}}},
-                )
-            except dg.Failure:
-                if watcher.faults.keys().isdisjoint(stretch):
-                    raise  # no run of ours: the watcher would have been told of it
+            result = ingest.execute_in_process(
+                instance=records,
+                tags={**tags, **range_tags(stretch)},
+                run_config={**_SILENT, "ops": {"training_runs": {"config": config}}},
+                raise_on_error=False,
+            )
+            if not result.success and watcher.faults.keys().isdisjoint(stretch):
+                raise _broken(result)  # no run's own fault: the watcher would have been told of it
         compare.execute_in_process(instance=records, tags=tags, run_config=_SILENT)
+
+
+def _broken(result: dg.ExecuteInProcessResult) -> ContractBroken:
+    failures = [event for event in result.all_events if event.is_step_failure]
+    error = failures[-1].step_failure_data.error if failures else None
+    return ContractBroken(
+        f"launch {result.run_id} failed: {error.message.strip() if error else 'no step says why'}",
+        "`teetotal ui` shows it with its log; if it is no fault of this machine, please report it",
+    )
