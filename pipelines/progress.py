@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import threading
 from collections import defaultdict
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from assets.workplace import Onlooker
 
@@ -25,7 +26,8 @@ class Watcher(Onlooker):
     """Remembers what became of each run, names each as it is read, and shows a bar for each of its files."""
 
     def __init__(self) -> None:
-        self._is_watched = sys.stderr.isatty()  # the drawing library is loaded only where someone looks
+        # Kept apart: Dagster turns a step's standard error into a file. Nothing is drawn where nobody looks.
+        self._screen = os.fdopen(os.dup(sys.stderr.fileno()), "w") if sys.stderr.isatty() else None
         self._drawing = threading.Lock()
         self._numbers = itertools.count(1)
         self.total = 0
@@ -43,20 +45,21 @@ class Watcher(Onlooker):
     @contextmanager
     def files(self, run_id: str, files: Sequence[LandedFile]) -> Iterator[Told]:
         """A teller for the readers of these files; of runs that are read side by side, one is drawn at a time."""
-        if self._is_watched:
-            sys.stderr.write(f"{run_id} {next(self._numbers)} of {self.total}\n")
-        if not self._is_watched or not self._drawing.acquire(blocking=False):
+        if self._screen is not None:
+            self._screen.write(f"{run_id} {next(self._numbers)} of {self.total}\n")
+            self._screen.flush()
+        if self._screen is None or not self._drawing.acquire(blocking=False):
             yield lambda _name, _bytes, _rows: None
             return
         try:
-            with _bars(run_id, files) as told:
+            with _bars(self._screen, run_id, files) as told:
                 yield told
         finally:
             self._drawing.release()
 
 
 @contextmanager
-def _bars(run_id: str, files: Sequence[LandedFile]) -> Iterator[Told]:
+def _bars(screen: TextIO, run_id: str, files: Sequence[LandedFile]) -> Iterator[Told]:
     from rich import progress
     from rich.console import Console
 
@@ -68,7 +71,7 @@ def _bars(run_id: str, files: Sequence[LandedFile]) -> Iterator[Told]:
         progress.TransferSpeedColumn(),
         progress.TimeRemainingColumn(),
     )
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with progress.Progress(*columns, console=Console(file=screen), transient=True) as bars:
         tasks = {
             file.name: bars.add_task(f"{run_id}/{file.name}", total=file.size_bytes, rows=0)
             for file in files
