@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Receives that are asked for ahead of the one in hand, where messages travel in chunks.
 _AHEAD = 4
+_BLOCK_ELEMENTS = 1 << 17
 
 
 @dataclass
@@ -53,6 +54,16 @@ def parts_of(elements: int, ranks: int) -> list[Part]:
     """Cut a bucket into one part a rank; parts differ by at most one element."""
     bounds = [elements * index // ranks for index in range(ranks + 1)]
     return list(pairwise(bounds))
+
+
+def _added(own: torch.Tensor, came: torch.Tensor, ranks: int) -> None:
+    """Add, and take the mean where the sum is complete; block by block, so that the second pass finds it in a cache."""
+    if ranks == 1:
+        own.add_(came)
+        return
+    for mine, other in zip(own.split(_BLOCK_ELEMENTS), came.split(_BLOCK_ELEMENTS), strict=True):
+        # A product: a division takes several times as long.
+        mine.add_(other).mul_(1 / ranks)
 
 
 @dataclass(frozen=True)
@@ -160,9 +171,7 @@ class Rotation:
             came = plain
         with span("tee::reduce"):
             own = work.staged.host[part[0] : part[1]]
-            own.add_(tensor_of(came, own.dtype))
-            if place.hop == self._ranks - 2:
-                own.div_(self._ranks)
+            _added(own, tensor_of(came, own.dtype), self._ranks if place.hop == self._ranks - 2 else 1)
 
     def _open(self, keys: Keys, place: Place, came: memoryview, out: memoryview) -> None:
         chains = keys.origins[place.origin] if place.kind == GROUP else keys.inward

@@ -209,7 +209,6 @@ class SharedLink:
     def _until(self, is_so: Callable[[], bool], other_end: socket.socket, what: Callable[[], str]) -> None:
         """Wait for a neighbour to do something, and hear meanwhile why another ended the ring."""
         deadline = time.monotonic() + self._timeout_s
-        self._hear(0)
         while not is_so():
             if other_end.fileno() in self._gone:
                 raise self._lost(self._next if other_end is self._onward else self._previous)
@@ -219,12 +218,12 @@ class SharedLink:
             self._hear(left)
 
     def _hear(self, seconds: float) -> None:
-        # Sockets last: whoever posted and then hung up in good order is heard in this order.
         heard = {fd for fd, _ in self._poll.poll(seconds * 1000)}
         sockets = [sock for sock in (self._onward, self._inward) if sock.fileno() in heard]
-        if self._out is not None:
+        # Sockets last: whoever posted and then hung up in good order is heard in this order.
+        if self._out is not None and (sockets or self._out.freed in heard):
             self._empty += _count_of(self._out.freed)
-        if self._in is not None:
+        if self._in is not None and (sockets or self._in.posted in heard):
             self._ready += _count_of(self._in.posted)
         for sock in sockets:
             self._listen(sock)
