@@ -14,6 +14,7 @@ import torch
 from collector import device
 from collector.bench import Bench
 from collector.errors import CollectorError
+from collector.hop import Hops, run_hops
 from collector.plan import planned
 from collector.rank import run as run_rank
 from collector.recording import Window, record
@@ -37,12 +38,17 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True)
     _add_run(commands.add_parser("run", help="record a training script; a step ends with each optimizer.step()"))
     _add_bench(commands.add_parser("bench", help="train models under native, plain and sealed reduction"))
+    _add_hop(commands.add_parser("hop", help="hold the ring's hops against cryptography alone, without training"))
     facts = commands.add_parser("facts", help="print what would go into run.toml from this machine")
     facts.set_defaults(does=_facts)
     rank = commands.add_parser("rank", help="one rank of the benchmark; started by it")
     rank.add_argument("plan", type=Path)
     rank.add_argument("rank", type=int)
     rank.set_defaults(does=_rank)
+    hop_rank = commands.add_parser("hop-rank", help="one rank of hop; started by it")
+    hop_rank.add_argument("plan", type=Path)
+    hop_rank.add_argument("rank", type=int)
+    hop_rank.set_defaults(does=_hop_rank)
     return parser
 
 
@@ -80,6 +86,16 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--patience", type=float, default=180.0, metavar="S", help="a silent configuration is given up")
     parser.add_argument("--out", type=Path, required=True, help="gets landing/, bench.json and bench.md")
     parser.set_defaults(does=_bench)
+
+
+def _add_hop(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--worlds", type=_numbers, default=[2, 4], help="ranks, for example 2,4")
+    parser.add_argument("--chains", type=_numbers, default=[1], help="parallel chains, for example 1,4")
+    parser.add_argument("--chunks-kib", type=_numbers, default=[256, 512, 1024, 2048], help="sizes of pipelined chunks")
+    parser.add_argument("--transports", type=_words, default=["auto", "tcp"])
+    parser.add_argument("--bucket-mib", type=int, default=25)
+    parser.add_argument("--seconds", type=float, default=1.0, help="how long each row is measured, about")
+    parser.set_defaults(does=_hop)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -120,6 +136,19 @@ def _bench(options: argparse.Namespace) -> int:
         options.hop_seconds,
     )
     return 1 if bench.run(configurations) else 0
+
+
+def _hop(options: argparse.Namespace) -> int:
+    asked = Hops(options.chains, options.chunks_kib, options.transports, options.bucket_mib, options.seconds)
+    for table in (asked.table(world) for world in options.worlds):
+        sys.stdout.write(table + "\n")
+        sys.stdout.flush()
+    return 0
+
+
+def _hop_rank(options: argparse.Namespace) -> int:
+    run_hops(options.plan, options.rank)
+    return 0
 
 
 def _rank(options: argparse.Namespace) -> int:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch.distributed as dist
 
 from collector.errors import CollectorError, RingBroken
+from collector.frames import LINK, Carrier, Place
 from collector.links import KEY_BYTES, Chains, Ends, Handshake, Identity
 from collector.rotation import Keys
-from collector.wire import LINK, Link, Place
+from collector.sharing import SharedLink
+from collector.wire import Link
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
 Address = tuple[str, int]
 # From the address on which a rank listens to the one that its peers should dial: a tunnel may stand between.
 Via = Callable[[Address], Address]
+# A host by name and boot, and the path of a socket there.
+Nearby = tuple[str, str]
 Told = TypeVar("Told")
 _SHARE_BYTES, _SIGNATURE_BYTES = 32, 64
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
@@ -60,47 +67,82 @@ def host() -> str:
 
 
 def met(
-    member: Member, identity: Identity | None, identities: Mapping[int, bytes] | None, chains: int, via: Via | None
-) -> tuple[Link, list[bytes], list[bytes]]:
+    member: Member,
+    identity: Identity | None,
+    identities: Mapping[int, bytes] | None,
+    chains: int,
+    via: Via | None,
+    transport: str,
+) -> tuple[Carrier, list[bytes], list[bytes]]:
     """Connect to both neighbours; with an identity, prove who is who and agree on keys for both links."""
     name = host()
-    with socket.create_server(("127.0.0.1" if name in _LOCAL else "", 0), backlog=4) as server:
-        server.settimeout(member.timeout_s)
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1" if name in _LOCAL else "", 0), backlog=4))
         address: Address = (name, server.getsockname()[1])
+        local, nearby = _local(stack) if via is None and transport == "auto" else (None, None)
         session = secrets.token_bytes(16)
         public = identity.public if identity else b""
-        told = member.tell((via(address) if via else address, public, session))
+        told = member.tell((via(address) if via else address, public, session, nearby))
         known = {rank: answer[1] for rank, answer in enumerate(told)} | dict(identities or {})
         # The session is everybody's: no rank can bring back an old one.
         whole = b"".join(answer[2] for answer in told)
+        is_shared = nearby is not None and all(answer[3] and answer[3][0] == nearby[0] for answer in told)
         reason, found = "", None
         try:
-            found = _connected(member, server, told[member.next][0], identity, known, whole, chains)
+            onward, inward = _dialled(member, local if is_shared and local else server, told[member.next], is_shared)
+            found = _connected(member, onward, inward, identity, known, whole, chains)
         except (OSError, EOFError, CollectorError) as error:
             reason = f"rank {member.rank} could not join the ring: {str(error) or type(error).__name__}"
-    reasons = [text for text in member.tell(reason) if text]
+        reasons = [text for text in member.tell(reason) if text]
     if found is None or reasons:
         if found:
             for sock in found[:2]:
                 sock.close()
         raise RingBroken("; ".join(reasons))
     onward, inward, onward_keys, inward_keys = found
-    return Link(member.rank, member.ranks, onward, inward, member.timeout_s), onward_keys, inward_keys
+    link = (SharedLink if is_shared else Link)(member.rank, member.ranks, onward, inward, member.timeout_s)
+    return link, onward_keys, inward_keys
+
+
+def _local(stack: ExitStack) -> tuple[socket.socket | None, Nearby | None]:
+    """A socket in a folder of this user's alone, and what tells its host from others; none where that is not to be."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        # Two containers of one host do not see each other's files.
+        token = f"{boot} {Path('/proc/self/ns/mnt').readlink()}"
+        path = f"{stack.enter_context(tempfile.TemporaryDirectory(prefix='ring-'))}/link"
+        server = stack.enter_context(socket.socket(socket.AF_UNIX))
+        server.bind(path)
+        server.listen(4)
+    except OSError:
+        return None, None
+    return server, (token, path)
+
+
+def _dialled(
+    member: Member, server: socket.socket, told: tuple[Address, bytes, bytes, Nearby | None], is_shared: bool
+) -> tuple[socket.socket, socket.socket]:
+    server.settimeout(member.timeout_s)
+    if is_shared and told[3]:
+        onward = socket.socket(socket.AF_UNIX)
+        onward.settimeout(member.timeout_s)
+        onward.connect(told[3][1])
+    else:
+        onward = socket.create_connection(told[0], timeout=member.timeout_s)
+    inward, _ = server.accept()
+    inward.settimeout(member.timeout_s)
+    return onward, inward
 
 
 def _connected(
     member: Member,
-    server: socket.socket,
-    next_address: Address,
+    onward: socket.socket,
+    inward: socket.socket,
     identity: Identity | None,
     known: Mapping[int, bytes],
     session: bytes,
     chains: int,
 ) -> tuple[socket.socket, socket.socket, list[bytes], list[bytes]]:
-    onward = socket.create_connection(next_address, timeout=member.timeout_s)
-    inward, _ = server.accept()
-    for sock in (onward, inward):
-        sock.settimeout(member.timeout_s)
     if identity is None:
         return onward, inward, [], []
     me, to, fro = member.rank, member.next, member.previous
@@ -116,23 +158,26 @@ def _connected(
     return onward, inward, onward_keys, inward_keys
 
 
-def shared_keys(member: Member, link: Link, keys: Keys, chains: int, pool: ThreadPoolExecutor | None) -> Keys:
+def shared_keys(member: Member, link: Carrier, keys: Keys, chains: int, pool: ThreadPoolExecutor | None) -> Keys:
     """Give every rank every origin's keys, over the sealed links: what an origin seals, each member can open.
 
     This is the price of direct forwarding: a message is good for the whole group, no longer for one link alone.
     """
     mine = secrets.token_bytes(KEY_BYTES * chains)
     origins, travelling = {member.rank: mine}, mine
+    length = keys.onward.sealed_bytes(len(mine))
+    link.make_room(length, 1, 1)
     for hop in range(member.ranks - 1):
-        length = keys.onward.sealed_bytes(len(mine))
         # Distribution has places that no gradient has: collective and step are as high as they go.
         top = (1 << 64) - 1
-        out, came, opened = bytearray(length), bytearray(length), bytearray(len(mine))
         sent, due = (Place(LINK, hop, sender, 0, 0, hop, top, top, length) for sender in (member.rank, member.previous))
-        keys.onward.seal(memoryview(travelling), sent.context(), memoryview(out))
-        link.send(sent, memoryview(out))
-        link.wait(link.ask(due, memoryview(came)))
-        keys.inward.open(memoryview(came), due.context(), memoryview(opened))
+        out, opened = link.room(length), bytearray(len(mine))
+        keys.onward.seal(memoryview(travelling), sent.context(), out)
+        link.send(sent, out)
+        link.ask(due, None)
+        came = link.take()
+        keys.inward.open(came, due.context(), memoryview(opened))
+        link.free(came)
         link.drain()
         travelling = bytes(opened)
         origins[(member.rank - 1 - hop) % member.ranks] = travelling

@@ -30,33 +30,44 @@ class Rate:
     open: float
 
 
-def alone(message_bytes: int, threads: int, seconds: float = 0.3) -> Rate:
-    """Seal and open messages of this size on so many threads, with nothing else about it; keys are made up."""
+def alone(message_bytes: int, threads: int, seconds: float = 0.3, plain: int = 1, slots: int = 1) -> Rate:
+    """Seal and open messages of this size on so many threads, with nothing else about it; keys are made up.
+
+    Messages walk through as much memory as the ring's do, `plain` messages of gradients and `slots` sealed ones: on one
+    buffer, used again and again, `cryptography` would be faster than it can be on gradients.
+    """
     piece = max(1, message_bytes // threads)
-    jobs = [_Job(piece) for _ in range(threads)]
+    jobs = [_Job(piece, plain, slots) for _ in range(threads)]
     return Rate(*(_timed(jobs, is_sealing, seconds) for is_sealing in (True, False)))
 
 
 class _Job:
-    """One thread's buffers; they are used again and again, as the ring's are."""
+    """One thread's buffers."""
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int, plain: int, slots: int) -> None:
         self._cipher = AESGCM(os.urandom(KEY_BYTES))
-        self._plain = memoryview(bytearray(os.urandom(length)))
-        self._sealed = memoryview(bytearray(length + TAG_BYTES))
-        self._nonce = 0
-        self.seal()
-
-    @property
-    def length(self) -> int:
-        return len(self._plain)
+        self.length, self._plain_count, self._slots = length, plain, slots
+        self._plain = memoryview(bytearray(os.urandom(length)) * plain)
+        self._sealed = memoryview(bytearray((length + TAG_BYTES) * slots))
+        self._nonces = [b""] * slots
+        self._turn = 0
+        for _ in range(slots):
+            self.seal()
 
     def seal(self) -> None:
-        self._nonce += 1
-        self._cipher.encrypt_into(self._nonce.to_bytes(NONCE_BYTES, "big"), self._plain, b"", self._sealed)
+        plain, sealed, slot = self._next()
+        self._nonces[slot] = self._turn.to_bytes(NONCE_BYTES, "big")
+        self._cipher.encrypt_into(self._nonces[slot], plain, b"", sealed)
 
     def open(self) -> None:
-        self._cipher.decrypt_into(self._nonce.to_bytes(NONCE_BYTES, "big"), self._sealed, b"", self._plain)
+        plain, sealed, slot = self._next()
+        self._cipher.decrypt_into(self._nonces[slot], sealed, b"", plain)
+
+    def _next(self) -> tuple[memoryview, memoryview, int]:
+        self._turn += 1
+        slot, sealed_length = self._turn % self._slots, self.length + TAG_BYTES
+        start, sealed_start = self._turn % self._plain_count * self.length, slot * sealed_length
+        return self._plain[start : start + self.length], self._sealed[sealed_start : sealed_start + sealed_length], slot
 
 
 def _timed(jobs: list[_Job], is_sealing: bool, seconds: float) -> float:
@@ -97,14 +108,16 @@ def hops(ring: SealedRing, bucket_bytes: int, message_bytes: int | None, seconds
     """
     bucket = torch.ones(bucket_bytes // 4)
     part = max(end - start for start, end in parts_of(bucket.numel(), dist.get_world_size())) * 4
-    turns = [_turn(ring, bucket, min(part, message_bytes or part), seconds / _TURNS) for _ in range(_TURNS)]
+    message = min(part, message_bytes or part)
+    turns = [_turn(ring, bucket, part, message, seconds / _TURNS) for _ in range(_TURNS)]
     return {name: statistics.median(turn[name] for turn in turns) for name in turns[0]}
 
 
-def _turn(ring: SealedRing, bucket: torch.Tensor, message_bytes: int, seconds: float) -> dict[str, float]:
+def _turn(ring: SealedRing, bucket: torch.Tensor, part: int, message: int, seconds: float) -> dict[str, float]:
     dist.barrier()
-    rate = alone(message_bytes, ring.chains, seconds)
+    rate = alone(message, ring.chains, seconds, bucket.nbytes // message, -(-part // message) + 1)
     ring.reduce(bucket)
+    dist.barrier()
     # All ranks go around equally often, as rank 0 says: a clock or a rate of their own would part them.
     told = [max(2, int(seconds * rate.seal / (4 * bucket.nbytes)))]
     dist.broadcast_object_list(told, src=0)
@@ -113,6 +126,8 @@ def _turn(ring: SealedRing, bucket: torch.Tensor, message_bytes: int, seconds: f
         ring.reduce(bucket)
     took = time.perf_counter() - began
     sent, sealed, opened, seal_s, open_s = (b - a for a, b in zip(before, _counted(ring), strict=True))
+    if not sealed:
+        return {"hop_bytes_per_s": sent / took}
     needed = sealed / rate.seal + opened / rate.open
     return {
         "hop_bytes_per_s": sent / took,
@@ -120,6 +135,7 @@ def _turn(ring: SealedRing, bucket: torch.Tensor, message_bytes: int, seconds: f
         "open_bytes_per_s": opened / open_s,
         "alone_seal_bytes_per_s": rate.seal,
         "alone_open_bytes_per_s": rate.open,
+        "alone_bytes_per_s": sent / needed,
         "span_fraction": needed / (seal_s + open_s),
         "hop_fraction": needed / took,
     }

@@ -9,17 +9,18 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
-from torch.profiler import record_function
 
 from collector.errors import CollectorError, RingBroken
 from collector.links import Chains, Identity, crew
 from collector.meeting import Member, Via, met, shared_keys
 from collector.rotation import Keys, Rotation, Tally, Work, parts_of
+from collector.spans import span
 from collector.staging import HostMemory, InPlace, Pinned, Staged
 
 # DDP looks at the annotations of a hook itself and wants types, not texts: no `from __future__ import annotations`.
 Gradients = torch.futures.Future[torch.Tensor]
 Mode = Literal["plain", "sealed"]
+Transport = Literal["auto", "tcp"]
 CHUNK_BYTES = 2 << 20
 
 
@@ -44,6 +45,9 @@ class SealedRing:
 
     `identity` is this rank's signing key and `identities` the public keys by which it knows others; without them
     fresh ones are made and told over the process group, which is then what must be trusted.
+
+    Ranks of one host share memory with their neighbours; `transport="tcp"` makes them take the way that ranks of
+    several hosts take.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class SealedRing:
         identity: Identity | None = None,
         identities: dict[int, bytes] | None = None,
         via: Via | None = None,
+        transport: Transport = "auto",
     ) -> None:
         if mode not in {"plain", "sealed"}:
             raise CollectorError(f"mode: expected 'plain' or 'sealed', found {mode!r}")
@@ -67,6 +72,8 @@ class SealedRing:
             raise CollectorError(f"chains: expected 1 to 64, found {chains}")
         if chunk_bytes < 1024:
             raise CollectorError(f"chunk_bytes: expected at least 1024, found {chunk_bytes}")
+        if transport not in {"auto", "tcp"}:
+            raise CollectorError(f"transport: expected 'auto' or 'tcp', found {transport!r}")
         self.mode: Mode = mode
         self.chains = chains
         self.is_pipelined = pipelined
@@ -81,7 +88,7 @@ class SealedRing:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._rotation: Rotation | None = None
         if self._member.ranks > 1:
-            self._begin(identity, identities, chunk_bytes if pipelined else None, via)
+            self._begin(identity, identities, chunk_bytes if pipelined else None, via, transport)
 
     @property
     def regime(self) -> str:
@@ -100,7 +107,7 @@ class SealedRing:
             "ring_chains": self.chains,
             "ring_pipelined": self.is_pipelined,
             "ring_direct": self.is_direct,
-            "ring_transport": "tcp through host memory",
+            "ring_transport": self._link.transport if self._rotation else "none",
         }
 
     def wrap(self, model: torch.nn.Module, **settings: Any) -> DistributedDataParallel:
@@ -155,10 +162,11 @@ class SealedRing:
         identities: dict[int, bytes] | None,
         chunk_bytes: int | None,
         via: Via | None,
+        transport: Transport,
     ) -> None:
         is_sealed = self.mode == "sealed"
         me = (identity or Identity()) if is_sealed else None
-        self._link, onward, inward = met(self._member, me, identities, self.chains, via)
+        self._link, onward, inward = met(self._member, me, identities, self.chains, via, transport)
         keys = None
         if is_sealed:
             keys = Keys(Chains(onward, self._pool), Chains(inward, self._pool))
@@ -194,7 +202,7 @@ class SealedRing:
             staged: Staged = InPlace(job.bucket)
             if self._fault is None:
                 try:
-                    with record_function(f"tee::all_reduce#{job.bucket.numel() * job.bucket.element_size()}"):
+                    with span("tee::all_reduce", job.bucket.numel() * job.bucket.element_size()):
                         parts = parts_of(job.bucket.numel(), self._member.ranks)
                         staged = self._staged(job, parts)
                         rotation.run(Work(staged, parts, job.step, job.index, collective))

@@ -6,7 +6,8 @@ import ctypes
 from typing import TYPE_CHECKING, Protocol
 
 import torch
-from torch.profiler import record_function
+
+from collector.spans import span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,16 @@ def memory_of(tensor: torch.Tensor) -> memoryview:
     """The bytes of a contiguous host tensor, without a copy; the tensor must outlive the view."""
     length = tensor.numel() * tensor.element_size()
     return memoryview((ctypes.c_char * length).from_address(tensor.data_ptr())).cast("B")
+
+
+def tensor_of(view: memoryview, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
+    """A buffer as a tensor, without a copy."""
+    return torch.frombuffer(view, dtype=dtype) if len(view) else torch.empty(0, dtype=dtype)
+
+
+def copied(source: memoryview, sink: memoryview) -> None:
+    """Copy without holding up other threads, which an assignment of views would."""
+    tensor_of(sink).copy_(tensor_of(source))
 
 
 class Staged(Protocol):
@@ -83,7 +94,7 @@ class Pinned:
         self._is_apart = parts_apart
         self._arrived: dict[int, torch.cuda.Event] = {}
         stream.wait_event(ready)
-        with record_function("tee::d2h"), torch.cuda.stream(stream):
+        with span("tee::d2h"), torch.cuda.stream(stream):
             if parts_apart:
                 # In the order in which the ring needs them: its own part first, then backwards around the ring.
                 for place in ((first - step) % len(parts) for step in range(len(parts))):
@@ -99,19 +110,19 @@ class Pinned:
         """Until this part of the gradients is in host memory."""
         event = self._arrived.pop(part, None)
         if event is not None:
-            with record_function("tee::d2h_wait"):
+            with span("tee::d2h_wait"):
                 event.synchronize()
 
     def give(self, part: int) -> None:
         """This part is final: with parts apart it goes back to the device at once."""
         if self._is_apart:
             start, end = self._parts[part]
-            with record_function("tee::h2d"), torch.cuda.stream(self._stream):
+            with span("tee::h2d"), torch.cuda.stream(self._stream):
                 self._bucket[start:end].copy_(self.host[start:end], non_blocking=True)
 
     def finish(self) -> None:
         """Until all parts are back on the device; the pinned memory is free for the next bucket after this."""
-        with record_function("tee::h2d"), torch.cuda.stream(self._stream):
+        with span("tee::h2d"), torch.cuda.stream(self._stream):
             if not self._is_apart:
                 self._bucket.copy_(self.host, non_blocking=True)
             self._mark().synchronize()

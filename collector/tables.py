@@ -38,7 +38,7 @@ def _steps(configurations: Sequence[Configuration], results: Results) -> str:
         rows.append(
             (model, str(world), _ms(native), _ms(plain), _ms(sealed), ratio, f"{max(moved):.1%}" if moved else "-")
         )
-    return _markdown(header, rows)
+    return markdown(header, rows)
 
 
 def _sealing(configurations: Sequence[Configuration], results: Results) -> str:
@@ -69,7 +69,7 @@ def _sealing(configurations: Sequence[Configuration], results: Results) -> str:
                     f"{hops['hop_fraction']:.0%}",
                 )
             )
-    return _markdown(header, rows)
+    return markdown(header, rows)
 
 
 def _variants(configurations: Sequence[Configuration], results: Results) -> str:
@@ -81,7 +81,7 @@ def _variants(configurations: Sequence[Configuration], results: Results) -> str:
             without = _step(results, f"{item.model}-sealed-w{item.world}")
             ratio = f"{step / twin:.2f}" if step and twin else "-"
             rows.append((item.run_id, _ms(step), _ms(twin), ratio, _ms(without)))
-    return _markdown(header, rows)
+    return markdown(header, rows)
 
 
 def _step(results: Results, run_id: str) -> float | None:
@@ -97,6 +97,7 @@ def _gb(rate: float) -> str:
     return f"{rate / 1e9:.2f}"
 
 
-def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -5,61 +5,20 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-import struct
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
-
-from torch.profiler import record_function
+from typing import TYPE_CHECKING
 
 from collector.errors import RingBroken
+from collector.frames import ABORT, HEADER, MOST_REASON_BYTES, Place, ended, misplaced, unpack
+from collector.spans import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAGIC = b"tee1"
-LINK, GROUP, ABORT = 1, 2, 3
-HEADER = struct.Struct("!4sBxHHxxIIQQQQ")
-_MOST_REASON_BYTES = 600
 _GRACE_S = 1.0
 _WATCH_S = 0.5
-# Lets the kernel join the header with what follows; other systems do without.
-_MORE = getattr(socket, "MSG_MORE", 0)
-
-
-class Place(NamedTuple):
-    """Where a message belongs: the whole of it is authenticated, so a message fits nowhere else."""
-
-    kind: int
-    hop: int
-    origin: int
-    chunk: int
-    bucket: int
-    sequence: int
-    step: int
-    collective: int
-    length: int
-
-    def pack(self) -> bytes:
-        """The header of the message's frame."""
-        return HEADER.pack(MAGIC, *self)
-
-    def context(self) -> bytes:
-        """What authenticates: all of the header; what travels on unopened has neither hop nor number of a link."""
-        return self._replace(hop=0, sequence=0).pack() if self.kind == GROUP else self.pack()
-
-    def __str__(self) -> str:
-        return (
-            f"message {self.sequence} (step {self.step}, bucket {self.bucket}, hop {self.hop}, chunk {self.chunk}, "
-            f"{self.length} bytes)"
-        )
-
-
-def unpack(header: bytes) -> Place | None:
-    """The place that a header names; nothing where it is none of ours."""
-    magic, *fields = HEADER.unpack(header)
-    return Place(*fields) if magic == MAGIC else None
 
 
 class Ticket:
@@ -80,6 +39,8 @@ class Link:
     A receive must be asked for before it is read, so a peer that is ahead waits in the kernel, never in our memory.
     """
 
+    transport = "tcp"
+
     def __init__(self, rank: int, ranks: int, onward: socket.socket, inward: socket.socket, timeout_s: float) -> None:
         self._rank = rank
         self._next, self._previous = (rank + 1) % ranks, (rank - 1) % ranks
@@ -88,6 +49,10 @@ class Link:
         self._changed = threading.Condition()
         self._asked: deque[Ticket] = deque()
         self._sending: deque[Ticket] = deque()
+        self._tickets: deque[Ticket] = deque()
+        self._slot_bytes = 0
+        self._free_out: deque[bytearray] = deque()
+        self._free_in: deque[bytearray] = deque()
         self._fault: RingBroken | None = None
         self._is_closing = False
         for sock in self._sockets:
@@ -101,23 +66,55 @@ class Link:
         for thread in self._threads:
             thread.start()
 
-    def send(self, place: Place, view: memoryview, on_done: Callable[[], None] | None = None) -> Ticket:
-        """Hand a frame over; its buffer is free again once it is done."""
-        return self._queue(self._sending, Ticket(place.pack(), view, on_done))
+    def make_room(self, slot_bytes: int, count: int, ahead: int) -> None:
+        """Slots to seal into and to receive into; made anew only when a message is larger than any before."""
+        if slot_bytes > self._slot_bytes:
+            self._slot_bytes = slot_bytes
+            self._free_out.clear()
+            self._free_in.clear()
+        for free, needed in ((self._free_out, count), (self._free_in, ahead)):
+            free.extend(bytearray(self._slot_bytes) for _ in range(needed - len(free)))
 
-    def ask(self, place: Place, view: memoryview) -> Ticket:
-        """Ask for the frame that comes next."""
-        return self._queue(self._asked, Ticket(place.pack(), view))
+    def room(self, length: int) -> memoryview:
+        """A slot to seal into; waits until there is one."""
+        if not self._free_out:
+            with span("tee::wait_for_room"):
+                self._until(lambda: bool(self._free_out), lambda: "the next rank to take what it was sent")
+        return memoryview(self._free_out.popleft())[:length]
 
-    def wait(self, ticket: Ticket) -> None:
-        """Until the frame is there, or the link is broken, or it takes too long."""
-        self.until(lambda: ticket.was_done, lambda: str(unpack(ticket.expected)))
+    def send(self, place: Place, view: memoryview) -> None:
+        """Hand a frame over; a slot is free again once it has left."""
+        self._queue(self._sending, Ticket(place.pack(), view, lambda: _back(view, self._free_out)))
+
+    def relay(self, place: Place, view: memoryview) -> None:
+        """Send on what came; an empty slot takes its place among those that receive."""
+        _back(self.room(0), self._free_in)
+        self.send(place, view)
+
+    def ask(self, place: Place, into: memoryview | None) -> bool:
+        """Ask for the frame that comes next, into a slot of ours or a buffer given."""
+        if into is None:
+            if not self._free_in:
+                return False
+            into = memoryview(self._free_in.popleft())[: place.length]
+        self._tickets.append(self._queue(self._asked, Ticket(place.pack(), into)))
+        return True
+
+    def take(self) -> memoryview:
+        """The frame that was asked for first, once it is there, or the link is broken, or it takes too long."""
+        ticket = self._tickets.popleft()
+        self._until(lambda: ticket.was_done, lambda: str(unpack(ticket.expected)))
+        return ticket.view
+
+    def free(self, view: memoryview) -> None:
+        """A slot that was taken may receive again."""
+        _back(view, self._free_in)
 
     def drain(self) -> None:
         """Until everything that was handed over has left."""
-        self.until(lambda: not self._sending, lambda: "the end of what it sends")
+        self._until(lambda: not self._sending, lambda: "the end of what it sends")
 
-    def until(self, is_so: Callable[[], bool], what: Callable[[], str]) -> None:
+    def _until(self, is_so: Callable[[], bool], what: Callable[[], str]) -> None:
         """Wait for something that the link's threads bring about."""
         with self._changed:
             # The sockets' own timeout comes first and says more.
@@ -128,7 +125,7 @@ class Link:
 
     def abort(self, reason: str) -> None:
         """Tell both neighbours why; they tell theirs."""
-        text = reason.encode("utf-8", "replace")[:_MOST_REASON_BYTES]
+        text = reason.encode("utf-8", "replace")[:MOST_REASON_BYTES]
         place = Place(ABORT, 0, self._rank, 0, 0, 0, 0, 0, len(text))
         with self._changed:
             while len(self._sending) > 1:  # the first one may be half on its way
@@ -218,10 +215,13 @@ class Link:
         return f"{unpack(ticket.expected)}: it was dropped, or rank {self._previous} is stuck"
 
     def _send(self, ticket: Ticket) -> None:
-        with record_function(f"tee::send#{len(ticket.view)}"):
+        with span("tee::send", len(ticket.view)):
             onward = self._sockets[0]
-            onward.sendall(ticket.expected, _MORE)
-            onward.sendall(ticket.view)
+            count = onward.sendmsg([ticket.expected, ticket.view])
+            header_left = len(ticket.expected) - count
+            if header_left > 0:
+                onward.sendall(ticket.expected[count:])
+            onward.sendall(ticket.view[max(0, -header_left) :])
 
     def _receive(self, ticket: Ticket) -> None:
         header = bytearray(HEADER.size)
@@ -233,16 +233,11 @@ class Link:
     def _refuse(self, header: bytes, due: bytes, source: socket.socket) -> None:
         """Say what came instead of what was due."""
         found, expected = unpack(header), unpack(due)
-        if found is not None and found.kind == ABORT and found.length <= _MOST_REASON_BYTES:
+        if found is not None and found.kind == ABORT and found.length <= MOST_REASON_BYTES:
             text = bytearray(found.length)
             self._fill(memoryview(text), source)
-            reason = "".join(letter if letter.isprintable() else "?" for letter in text.decode("utf-8", "replace"))
-            # A reason that has come from further away already names its rank.
-            raise RingBroken(reason if reason.startswith("rank ") else f"rank {found.origin} ended the ring: {reason}")
-        raise RingBroken(
-            f"rank {self._rank} expected {expected} and found {found or 'bytes that are no frame'}: "
-            "a message was replayed, reordered, dropped or spliced; its content was not used"
-        )
+            raise ended(found, bytes(text))
+        raise misplaced(self._rank, expected, found)
 
     def _fill(self, view: memoryview, source: socket.socket | None = None) -> None:
         source, deadline = source or self._sockets[1], time.monotonic() + self._timeout_s
@@ -253,3 +248,9 @@ class Link:
             view = view[count:]
             if view and time.monotonic() > deadline:
                 raise TimeoutError  # a peer that trickles is as good as one that is silent
+
+
+def _back(view: memoryview, free: deque[bytearray]) -> None:
+    """A slot goes back; memory of the caller's own is not ours to keep."""
+    if isinstance(view.obj, bytearray):
+        free.append(view.obj)

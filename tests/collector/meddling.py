@@ -6,7 +6,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from collector.wire import HEADER, Place, unpack
+from collector.frames import HEADER, Place, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

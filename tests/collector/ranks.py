@@ -27,6 +27,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "pipelined": {"pipelined": True},
     "direct": {"direct": True},
     "all-three": {"chains": 2, "pipelined": True, "direct": True},
+    "plain-tcp": {"mode": "plain", "transport": "tcp"},
+    "tcp": {"transport": "tcp"},
+    "all-three-tcp": {"chains": 2, "pipelined": True, "direct": True, "transport": "tcp"},
 }
 _CHUNK_BYTES = 4096
 _MEDDLED = 3  # the frame that somebody meddles with
@@ -274,7 +277,8 @@ def death(rank: int, world: int, folder: Path) -> dict[str, Any]:
 
     from collector import SealedRing
 
-    ring = SealedRing(timeout_s=10)
+    transport: Any = os.environ["RING_TRANSPORT"]
+    ring = SealedRing(timeout_s=10, transport=transport)
     model = ring.wrap(torch.nn.Linear(1000, 100))
     step, began = 0, time.monotonic()
     try:

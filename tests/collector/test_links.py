@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.errors import RingBroken
+from collector.frames import GROUP, LINK, Place, unpack
 from collector.links import MESSAGES_PER_KEY, Chains, Ends, Handshake, Identity, Nonces, crew
-from collector.wire import GROUP, LINK, Place, unpack
 
 KEYS = [bytes([number]) * 32 for number in range(8)]
 places = st.builds(

@@ -114,8 +114,9 @@ def test_every_way_of_meddling_was_tried(meddled: Seen) -> None:
     assert {*meddled[0]} == {*ANSWERS, "passing"}
 
 
-def test_a_rank_that_dies_ends_the_others_backward_with_its_name_within_seconds(tmp_path: Path) -> None:
-    first, dead, last = spawned("death", 3, tmp_path)
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_a_rank_that_dies_ends_the_others_backward_with_its_name_within_seconds(tmp_path: Path, transport: str) -> None:
+    first, dead, last = spawned("death", 3, tmp_path, RING_TRANSPORT=transport)
     assert dead == {"status": 9}
     for rank in (first, last):
         assert "rank 2 lost rank 1" in rank["answer"] or "rank 0 lost rank 1" in rank["answer"]
