@@ -70,7 +70,7 @@ def reduced(links: tuple[SharedLink, SharedLink], rounds: int = 4) -> list[list[
         except RingBroken as error:
             links[rank].abort(str(error))
             return str(error)
-        return bucket.unique().tolist()
+        return [float(number) for number in bucket.unique()]
 
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(one, range(2)))
