@@ -82,8 +82,9 @@ def test_comparisons_follow_new_content_and_nothing_else(orchestra: Orchestra) -
     third = tick(second.cursor)
     assert third.total_requested == 0
     orchestra.launch(["off", "tee"])
-    assert tick(third.cursor).total_requested == 0, "the same content again asks nothing"
+    fourth = tick(third.cursor)
+    assert fourth.total_requested == 0, "the same content again asks nothing"
     orchestra.land("tee", 150, TEE)
     orchestra.launch(["tee"], only=[table.full_name for table in OWN_TABLES])
-    alone = tick(third.cursor)
+    alone = tick(fourth.cursor)
     assert alone.get_requested_partitions(pairs) == {"tee"}, "a run made without its pairs is followed by them"
