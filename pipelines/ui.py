@@ -98,16 +98,13 @@ class _Children:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Last come, first gone: who asks before who answers; a launch that still works is told, and says so."""
-        for child in reversed(self._running.values()):
-            _signal(child, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(_FAREWELL_S)
-            deadline = time.monotonic() + _FAREWELL_S
-            while _lives(child) and time.monotonic() < deadline:
+        """Tell all at once, launches that still work among them, which say that they were stopped; then insist."""
+        for number, patience in ((signal.SIGTERM, _FAREWELL_S), (signal.SIGKILL, _FAREWELL_S)):
+            deadline = time.monotonic() + patience
+            for child in self._running.values():
+                _signal(child, number)
+            while any(_lives(child) for child in self._running.values()) and time.monotonic() < deadline:
                 time.sleep(_POLL_S)
-            _signal(child, signal.SIGKILL)
-            child.wait()
 
     def start(self, name: str, *command: str) -> None:
         """Start a module with its arguments."""
@@ -137,6 +134,7 @@ def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 def _lives(child: subprocess.Popen[bytes]) -> bool:
     """Whether anything of its group is left."""
+    child.poll()  # one that has ended counts until it is asked for
     try:
         os.killpg(child.pid, 0)
     except ProcessLookupError:
