@@ -53,7 +53,7 @@ def training_runs(
     context: dg.AssetExecutionContext, config: Making, workplace: dg.ResourceParam[Workplace]
 ) -> Iterator[object]:
     """Bring the runs of this launch up to date."""
-    context.instance.add_run_tags(context.run_id, {ENGINE_TAG: config.engine})
+    context.instance.add_run_tags(context.run.run_id, {ENGINE_TAG: config.engine})
     yield from _Launch(context, config, workplace).work()
 
 
@@ -95,7 +95,7 @@ class _Launch:
         """Runs that were made, or failed for good, in an earlier try."""
         last = {asset_key(table.full_name) for table in TIERS[self._tiers[-1]]}
         kinds = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
-        entries = self._context.instance.all_logs(self._context.run_id, of_type=kinds)
+        entries = self._context.instance.all_logs(self._context.run.run_id, of_type=kinds)
         found = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
         return {
             event.partition
