@@ -41,6 +41,7 @@ FLAGS = (
 )
 PATIENCE_MS = 240_000
 SENSORS = {"landing_sensor", "automation"}
+_MANY = 1000
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,8 @@ def page(context: BrowserContext, request: pytest.FixtureRequest) -> Iterator[Pa
     """A page, whose last sight is kept whether the test fails or not."""
     with context.new_page() as opened:
         yield opened
-        opened.screenshot(path=ARTEFACTS / f"{request.node.name.removeprefix('test_')}.png")
+        # A dialog that is still fading in is shown as it will be.
+        opened.screenshot(path=ARTEFACTS / f"{request.node.name.removeprefix('test_')}.png", animations="disabled")
 
 
 @pytest.fixture
@@ -109,8 +111,7 @@ def dropped(house: House, serving: Serving) -> float:
 
 def made(records: dg.DagsterInstance, name: str) -> Counter[str]:
     """How often each partition of a table was made."""
-    kind = dg.DagsterEventType.ASSET_MATERIALIZATION
-    found = records.get_event_records(dg.EventRecordsFilter(kind, asset_key(name)))
+    found = records.fetch_materializations(asset_key(name), limit=_MANY).records
     return Counter(str(one.partition_key) for one in found)
 
 
@@ -200,11 +201,15 @@ def test_a_run_that_is_dropped_reaches_gold_without_a_hand(
     expect(page.get_by_text("landing_sensor").first).to_be_visible()
 
 
-def test_a_partition_that_failed_says_so_and_its_event_says_why(page: Page, dropped: float) -> None:
+def test_a_partition_that_failed_says_so_and_its_event_says_why(
+    page: Page, dropped: float, records: dg.DagsterInstance
+) -> None:
+    settled(records, time.time())
     page.goto(f"/assets/silver/spans?view=partitions&partition={BROKEN}")
     expect(page.get_by_text("failed, and did not materialize this asset")).to_be_visible()
     page.screenshot(path=ARTEFACTS / "failed_partition.png")
     page.get_by_text("View all historical events").click()
+    page.get_by_role("row").filter(has_text=BROKEN).get_by_role("button").click()
     expect(page.get_by_text(REASON).first).to_be_visible()
 
 
