@@ -1,5 +1,6 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Each sets up all that it needs.
-# Needs Python 3.11 or later and, for `make test`, Java 17 or later (Spark). `make PYTHON=python3.12 demo` picks one.
+# Needs Python 3.11 or later and, for `make test`, Java 17 or later (Spark) and a Chromium (the web interface), which it
+# installs by itself as root on Debian and Ubuntu. `make PYTHON=python3.12 demo` picks a Python.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -36,7 +37,7 @@ demo: $(DEMO)/.ready ## land the bundled recordings and show what is in them
 	@$(DEMO)/bin/teetotal demo $(ARGS)
 
 .PHONY: test
-test: java-17 check ## lint, type check, hold the import contracts, run all tests (needs Java 17)
+test: java-17 chromium check ## lint, type check, hold the import contracts, run all tests (needs Java 17, Chromium)
 	$(DEV)/bin/pytest $(ARGS)
 
 .PHONY: check
@@ -55,7 +56,7 @@ ui: $(DEMO)/.ready ## the web interface, and the daemon behind it, on this machi
 	@$(DEMO)/bin/teetotal ui $(ARGS)
 
 .PHONY: snapshots
-snapshots: java-17 $(DEV)/.torch ## rewrite the snapshots that tests compare with
+snapshots: java-17 chromium $(DEV)/.torch ## rewrite the snapshots that tests compare with
 	$(DEV)/bin/pytest --snapshot-update $(ARGS)
 	@echo
 	@echo "Snapshots were rewritten. Read 'git diff' and explain in the pull request, one by one, why each changed:"
@@ -116,4 +117,17 @@ java-17:
 	if [ "$${found:-0}" -lt 17 ]; then \
 	    echo "The Spark tests need Java 17 or later; '$$java -version' says: $${found:-no Java found}." >&2; \
 	    echo "Install a JDK or JRE 17 (for example openjdk-17-jre-headless), or set JAVA_HOME." >&2; exit 1; \
+	fi
+
+# The font of the pictures is asked for by name; the interface brings its own.
+.PHONY: chromium
+chromium:
+	@for name in chromium chromium-browser google-chrome; do command -v "$$name" >/dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing chromium, for the tests of the web interface"; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	        apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
+	else \
+	    echo "The tests of the web interface need a browser: chromium, chromium-browser or google-chrome." >&2; \
+	    echo "Install one (on Debian: apt-get install chromium fonts-dejavu-core)." >&2; exit 1; \
 	fi

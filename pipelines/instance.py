@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import yaml
 
-from lake.errors import ContractBroken
+from lake.errors import ContractBroken, SourceUnavailable
 from pipelines.settings import POSTGRES_URL
 
 if TYPE_CHECKING:
@@ -23,9 +23,27 @@ PROCESS_TAG = "teetotal/process"
 def instance(home: Home) -> dg.DagsterInstance:
     """Open the records; nobody else's are touched."""
     prepare(home)
-    opened = dg.DagsterInstance.from_config(str(home.directory))
+    opened = _on_server(home) if home.is_postgres else dg.DagsterInstance.from_config(str(home.directory))
     _bury(opened)
     return opened
+
+
+def _on_server(home: Home) -> dg.DagsterInstance:
+    """The records on a server; one that is not there, or refuses us, is told by its own words."""
+    try:
+        from dagster_postgres.utils import DagsterPostgresException
+    except ImportError:
+        raise ContractBroken(f"{POSTGRES_URL} is set, and no driver is here", "install teetotal[postgres]") from None
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        return dg.DagsterInstance.from_config(str(home.directory))
+    except (DBAPIError, DagsterPostgresException) as error:
+        reason: BaseException = error
+        while reason.__cause__ is not None:
+            reason = reason.__cause__
+        said = str(reason).partition("\n")[0]
+        raise SourceUnavailable(f"Dagster's records cannot be opened: {said}", f"see {POSTGRES_URL}") from None
 
 
 def prepare(home: Home) -> None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 # The address of a PostgreSQL server for Dagster's records. It may hold a password: files name it, none repeats it.
 POSTGRES_URL = "TEETOTAL_POSTGRES_URL"
+# SQLAlchemy takes an address that names no driver for one of psycopg 3; dagster-postgres comes with psycopg 2.
+_NO_DRIVER = ("postgresql://", "postgres://")
+_DRIVER = "postgresql+psycopg2://"
 # Beside `pipelines` in a checkout, inside it in an installed wheel.
 _BUNDLED = (Path(__file__).parent / "dagster.yaml", Path(__file__).parent.parent / "dagster.yaml")
 _STORAGE_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_")
@@ -57,6 +60,8 @@ def settings(
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
     """Settings from what was typed, else from the environment, else the defaults under `data/`."""
+    if environment is None:
+        _name_driver()
     known = os.environ if environment is None else environment
     options = {name: value for name, value in known.items() if name.startswith(_STORAGE_PREFIXES)}
     place = Place.of(lake or known.get("TEETOTAL_LAKE") or "data/lake", options)
@@ -89,6 +94,13 @@ def environment(chosen: Settings) -> dict[str, str]:
     if chosen.attestation_keys is not None:
         named["TEETOTAL_ATTESTATION_KEYS"] = str(chosen.attestation_keys)
     return {**os.environ, **named}
+
+
+def _name_driver() -> None:
+    """Say in the environment, which Dagster and our children read too, by which driver a server is to be reached."""
+    scheme, mark, rest = os.environ.get(POSTGRES_URL, "").partition("://")
+    if scheme + mark in _NO_DRIVER:
+        os.environ[POSTGRES_URL] = _DRIVER + rest
 
 
 def _home(lake: Place, known: Mapping[str, str]) -> Home:

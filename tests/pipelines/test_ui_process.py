@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import psutil
+from click.testing import CliRunner
+
+from pipelines.cli import main
+from tests.serving import House, Serving, eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RUN = "resnet50-plain-w2"
+# Less than it takes until what does not stop by itself is killed.
+STOPPED_WITHIN_S = 18.0
+
+
+def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(main, [*House(tmp_path).places, "ui", "--port", str(port)])
+    assert (result.exit_code, result.output.count("\n")) == (1, 1)
+    assert f"port {port} is in use" in result.stderr
+    assert "--port" in result.stderr
+
+
+def test_a_child_that_dies_ends_the_whole_with_an_error(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    with Serving(house, tmp_path / "log", "--only", "server") as serving:
+        serving.told(r"^(http://127\.0\.0\.1:\d+) ")
+        children = psutil.Process(serving.process.pid).children()
+        (web,) = [child for child in children if "dagster_webserver" in child.cmdline()]
+        web.kill()
+        assert serving.process.wait(60) == 1
+    assert "teetotal: the web server ended with status -9" in serving.said()
+    assert house.left() == []
+
+
+def test_ctrl_c_ends_a_launch_too_and_the_next_command_finds_the_lake_free(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.land(RUN)
+    with Serving(house, tmp_path / "log", "--only", "daemon") as serving, house.records() as records:
+        serving.told("^(the daemon runs) ")
+        started = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])
+        run = eventually(lambda: next(iter(records.get_runs(started)), None), "the landing sensor's launch")
+        asked = time.monotonic()
+        assert serving.stop(signal.SIGINT) == 0
+        assert time.monotonic() - asked < STOPPED_WITHIN_S
+        assert serving.said().endswith("stopped\n")
+        assert house.left() == []
+        ended = records.get_run_by_id(run.run_id)
+        assert ended is not None
+        assert ended.is_finished, ended.status
+    # A launch that still held the writer's place would keep this waiting.
+    command = house.start("run")
+    said, _ = command.communicate(timeout=240)
+    assert command.returncode == 0, said
+    assert RUN in said
