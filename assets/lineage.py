@@ -36,7 +36,8 @@ UPSTREAM: dict[str, tuple[str, ...]] = {
     "silver.collectives": ("silver.spans", "bronze.trace_events", "bronze.runs"),
     "silver.crossings": ("silver.spans", "silver.collectives", "bronze.runs"),
     "silver.nonce_budgets": ("silver.crossings",),
-    "silver.runs": ("bronze.runs", "silver.spans", "silver.steps", "silver.crossings"),
+    "silver.throughput": ("bronze.training_log", "bronze.source_files", "bronze.runs"),
+    "silver.runs": ("bronze.runs", "silver.spans", "silver.steps", "silver.crossings", "silver.throughput"),
     "gold.trace_summary": ("silver.spans", "silver.steps"),
     "gold.time_breakdown": ("silver.spans", "silver.steps"),
     "gold.kernel_breakdown": ("silver.spans",),
@@ -47,6 +48,7 @@ UPSTREAM: dict[str, tuple[str, ...]] = {
     "gold.pairs": ("silver.runs", "gold.time_breakdown"),
     "gold.step_overhead": ("silver.runs", "gold.time_breakdown"),
     "gold.toll_breakdown": ("silver.runs", "gold.time_breakdown"),
+    "gold.throughput_overhead": ("silver.runs", "silver.throughput", "gold.time_breakdown"),
     "gold.scaling": ("silver.runs", "gold.time_breakdown", "gold.sealing_coverage", "gold.step_overhead"),
     "gold.published": (),
 }

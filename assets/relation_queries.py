@@ -97,12 +97,20 @@ _QUERIES = {
                 (SELECT count(*) FROM silver.spans s WHERE s.run_id = c.run_id) AS spans_count,
                 (SELECT count(*) FROM silver.steps s WHERE s.run_id = c.run_id) AS steps_count,
                 (SELECT count(*) FROM silver.crossings s WHERE s.run_id = c.run_id) AS crossings_count,
-                found_spans_count, found_steps_count, found_crossings_count
+                (SELECT count(*) FROM silver.throughput s WHERE s.run_id = c.run_id) AS periods_count,
+                found_spans_count, found_steps_count, found_crossings_count, found_periods_count
             FROM checked c)
         SELECT * FROM found
-        WHERE (spans_count, steps_count, crossings_count)
-            <> (found_spans_count, found_steps_count, found_crossings_count)
+        WHERE (spans_count, steps_count, crossings_count, periods_count)
+            <> (found_spans_count, found_steps_count, found_crossings_count, found_periods_count)
         ORDER BY run_id""",
+    "logged": """
+        WITH landed AS (
+            SELECT run_id, source_sha256, ordinal FROM bronze.training_log WHERE record = 'csv')
+        SELECT run_id, source_sha256, ordinal FROM (SELECT * FROM checked WHERE record = 'csv')
+        FULL JOIN landed l USING (run_id, source_sha256, ordinal)
+        WHERE period IS NULL OR l.ordinal IS NULL
+        ORDER BY run_id, source_sha256, ordinal""",
     "parts": """
         WITH summed AS (
             SELECT run_id, rank, step_number, duration_ns,

@@ -14,7 +14,7 @@ import pyarrow as pa
 from assets import freshness
 from assets.chunking import chunks, part_of
 from bronze import runs as claimed
-from bronze import source_files, trace_events, unreadable
+from bronze import source_files, trace_events, training_log, unreadable
 from bronze.ahead import ahead
 from lake.errors import ContractBroken
 from lake.frames import Frame
@@ -29,6 +29,7 @@ from silver import (
     runs,
     spans,
     steps,
+    throughput,
 )
 from silver.patterns import PATTERNS
 from silver.policy import POLICY
@@ -53,10 +54,11 @@ TABLES = (
     nonce_budgets.TABLE,
     rejects.TABLE,
     rule_counts.TABLE,
+    throughput.TABLE,
     runs.TABLE,
 )
 # Raise with every change of what a transform makes of the same rows: every run is then conformed again.
-TRANSFORMS_VERSION = 1
+TRANSFORMS_VERSION = 2
 CHUNK_EVENTS = 125_000
 
 
@@ -114,7 +116,10 @@ class _Conforming:
         crossed = self._read(crossings.TABLE)
         _, wrote_budgets = self._small(nonce_budgets.TABLE, nonce_budgets.conform(crossed))
         wrote_counts = self._replace(rule_counts.TABLE, counts)
-        _, wrote_runs = self._small(runs.TABLE, runs.conform(run, intervals, stepped, crossed))
+        logged, wrote_throughput = self._small(
+            throughput.TABLE, throughput.conform(self._read(training_log.TABLE), sources, run)
+        )
+        _, wrote_runs = self._small(runs.TABLE, runs.conform(run, intervals, stepped, crossed, logged))
         return [
             wrote_offsets,
             wrote_steps,
@@ -124,6 +129,7 @@ class _Conforming:
             wrote_budgets,
             wrote_rejects,
             wrote_counts,
+            wrote_throughput,
             wrote_runs,
         ]
 

@@ -17,6 +17,7 @@ from gold import (
     sealing_coverage,
     step_overhead,
     stragglers,
+    throughput_overhead,
     time_breakdown,
     toll_breakdown,
     trace_summary,
@@ -62,6 +63,10 @@ TELLING: dict[str, tuple[str, ...]] = {
     stragglers.TABLE.full_name: (
         *("run_id", "match_id", "collective", "step_number", "transfer_ns", "skew_ns", "skew_uncertainty_ns"),
         *("late_rank", "total_wait_ns", "buffer_bytes", "evidence"),
+    ),
+    throughput_overhead.TABLE.full_name: (
+        *("run_id", "baseline_run_id", "verdict", "slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio"),
+        *("period", "periods_count", "compared_by", "caveat", "unobservable", "evidence"),
     ),
     time_breakdown.TABLE.full_name: (
         *("run_id", "rank", "step_number", "is_warmup", "duration_ns"),

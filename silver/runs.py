@@ -47,6 +47,7 @@ TABLE = Table(
         int64("ranks_count", "Ranks that a trace has landed from.", minimum=0),
         int64("found_steps_count", "Steps over all ranks.", minimum=0),
         int64("found_warmup_steps_count", "Those of them that are left out of pairs.", minimum=0),
+        int64("found_periods_count", "Epochs and steps of training logs.", minimum=0),
         int64("found_spans_count", "Intervals.", minimum=0),
         int64("found_gpu_spans_count", "Intervals on a GPU.", minimum=0),
         text("gpu_evidence", "Whether the GPU was observed at all.", one_of=EVIDENCE),
@@ -66,10 +67,11 @@ TABLE = Table(
 )
 
 
-def conform(runs: Frame, spans: Frame, steps: Frame, crossings: Frame) -> Frame:
+def conform(runs: Frame, spans: Frame, steps: Frame, crossings: Frame, throughput: Frame) -> Frame:
     """Hold the claim against the recording: it agrees, is contradicted, or stays unproven."""
     found = runs
-    for counts in (_span_counts(spans), _step_counts(steps), _crossing_counts(crossings)):
+    logged = _counts(throughput, "found_periods_count", {})
+    for counts in (_span_counts(spans), _step_counts(steps), _crossing_counts(crossings), logged):
         found = found.join(counts, on="run_id", how="left")
     counted = [name for name in TABLE.column_names if name.startswith("found_") and name.endswith("_count")]
     found = found.with_columns(nw.col(*counted, "_true_labels", "_hidden_labels", "_relabelled").fill_null(0))

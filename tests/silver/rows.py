@@ -11,10 +11,21 @@ import pyarrow as pa
 
 from assets.silver import TABLES
 from bronze import runs as claimed
-from bronze import source_files, trace_events, unreadable
+from bronze import source_files, trace_events, training_log, unreadable
 from lake.contract import declared
 from lake.tables import Kind
-from silver import clock_offsets, collectives, crossings, nonce_budgets, rejects, rule_counts, runs, spans, steps
+from silver import (
+    clock_offsets,
+    collectives,
+    crossings,
+    nonce_budgets,
+    rejects,
+    rule_counts,
+    runs,
+    spans,
+    steps,
+    throughput,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -95,6 +106,11 @@ def source(**fields: Any) -> Row:
     return Row(source_files.TABLE, {"run_id": RUN, "format": "kineto", "outcome": "kept", "rank": 0, **fields})
 
 
+def logged(**fields: Any) -> Row:
+    """A record of a training table, of rank 0 unless its source says otherwise."""
+    return Row(training_log.TABLE, {"run_id": RUN, "record": "csv", **fields})
+
+
 def stretch(**fields: Any) -> Row:
     """A stretch of a source that nobody could read."""
     return Row(unreadable.TABLE, {"run_id": RUN, **fields})
@@ -117,12 +133,13 @@ def rows_of(table: Table, rows: Iterable[dict[str, Any]]) -> pa.Table:
 
 @dataclass(frozen=True)
 class Bronze:
-    """The four bronze tables of a run, complete and consistent: every event has a source that counts it."""
+    """The bronze tables of a run, complete and consistent: every event has a source that counts it."""
 
     events: pa.Table
     sources: pa.Table
     unreadable: pa.Table
     runs: pa.Table
+    training: pa.Table
 
     @classmethod
     def of(cls, *rows: Row, adapt: Callable[[dict[str, Any]], dict[str, Any]] = dict) -> Bronze:
@@ -140,6 +157,16 @@ class Bronze:
             row.setdefault("source_sha256", f"source-{row['rank']}")
         known = {row["source_sha256"] for row in sources}
         ranks = {row["source_sha256"]: row["rank"] for row in events}
+        training = by_table.get("training_log", [])
+        for row in training:
+            sha256 = row.setdefault("source_sha256", "log")
+            row.setdefault("ordinal", counts[sha256])
+            counts[sha256] += 1
+        logs = {row["source_sha256"] for row in training} - known
+        sources += [
+            source(rank=0, source_sha256=sha, format="training_csv", events_count=0, rows_count=counts[sha]).fields
+            for sha in sorted(logs)
+        ]
         sources += [source(rank=rank, source_sha256=sha).fields for sha, rank in ranks.items() if sha not in known]
         for row in sources:
             row.setdefault("file_name", f"{row['source_sha256']}.json")
@@ -151,13 +178,14 @@ class Bronze:
             rows_of(source_files.TABLE, map(adapt, sources)),
             rows_of(unreadable.TABLE, map(adapt, stretches)),
             rows_of(claimed.TABLE, map(adapt, claims)),
+            rows_of(training_log.TABLE, map(adapt, training)),
         )
 
     @classmethod
     def joined(cls, parts: Iterable[Bronze]) -> Bronze:
         """Several runs as one set of tables."""
         parts = list(parts)
-        names = ("events", "sources", "unreadable", "runs")
+        names = ("events", "sources", "unreadable", "runs", "training")
         return cls(*(pa.concat_tables([getattr(part, name) for part in parts]) for name in names))
 
 
@@ -237,6 +265,7 @@ def conformed(
     together = keep(collectives.TABLE, collectives.conform(kept, events, claims))
     crossed = keep(crossings.TABLE, crossings.conform(kept, together, claims))
     keep(nonce_budgets.TABLE, nonce_budgets.conform(crossed))
-    keep(runs.TABLE, runs.conform(claims, kept, stepped, crossed))
+    paces = keep(throughput.TABLE, throughput.conform(bench.wrap(bronze.training), files, claims))
+    keep(runs.TABLE, runs.conform(claims, kept, stepped, crossed, paces))
     assert set(found) == {table.name for table in TABLES}
     return Silver(found)

@@ -222,7 +222,7 @@ def _shuffled(bronze: Bronze, seed: int) -> Bronze:
         random.Random(seed).shuffle(order)
         return rows.take(pa.array(order, pa.int64()))
 
-    return Bronze(*map(shuffle, (bronze.events, bronze.sources, bronze.unreadable, bronze.runs)))
+    return Bronze(*map(shuffle, (bronze.events, bronze.sources, bronze.unreadable, bronze.runs, bronze.training)))
 
 
 # -- laws --------------------------------------------------------------------------------------------------
