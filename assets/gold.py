@@ -18,6 +18,8 @@ from gold import (
     attested_runs,
     kernel_breakdown,
     launches,
+    operation_costs,
+    operation_overhead,
     pairs,
     published,
     scaling,
@@ -47,14 +49,21 @@ RUN_TABLES = (
     time_breakdown.TABLE,
     kernel_breakdown.TABLE,
     launches.TABLE,
+    operation_costs.TABLE,
     stragglers.TABLE,
     sealing_coverage.TABLE,
     attested_runs.TABLE,
 )
-PAIR_TABLES = (step_overhead.TABLE, toll_breakdown.TABLE, throughput_overhead.TABLE, pairs.TABLE)
+PAIR_TABLES = (
+    step_overhead.TABLE,
+    toll_breakdown.TABLE,
+    throughput_overhead.TABLE,
+    operation_overhead.TABLE,
+    pairs.TABLE,
+)
 TABLES = (*RUN_TABLES, *PAIR_TABLES, scaling.TABLE, published.TABLE)
 # Raise with every change of what a measure makes of the same rows: every run is then measured again.
-MEASURES_VERSION = 2
+MEASURES_VERSION = 4
 SLICE_SPANS = 250_000
 END_OF_TIME = 1 << 62
 Slice = tuple[tuple[int, ...], int, int]
@@ -97,6 +106,7 @@ class _Measuring:
             (time_breakdown.TABLE, time_breakdown.measure(charges, stepped, seeing)),
             (kernel_breakdown.TABLE, kernel_breakdown.measure(spanned)),
             (launches.TABLE, launches.measure(spanned)),
+            (operation_costs.TABLE, operation_costs.measure(spanned)),
             (stragglers.TABLE, stragglers.measure(together, self._read(clock_offsets.TABLE))),
             (sealing_coverage.TABLE, sealing_coverage.measure(crossed, self._read(nonce_budgets.TABLE))),
             (attested_runs.TABLE, attested_runs.measure(self._read(runs.TABLE))),
@@ -194,6 +204,8 @@ def _compare(lake: Lake, pair: Pair, partners: list[str], fingerprint: str) -> l
         tee, twin, *repeats = (_rows(lake, time_breakdown.TABLE, name) for name in names)
         frames[step_overhead.TABLE] = step_overhead.measure(pair, run, tee, twin, repeats)
         frames[toll_breakdown.TABLE] = toll_breakdown.measure(pair, tee, twin)
+        tee, twin = (_rows(lake, operation_costs.TABLE, name) for name in names[:2])
+        frames[operation_overhead.TABLE] = operation_overhead.measure(pair, tee, twin)
         tee, twin, *repeats = (_rows(lake, throughput.TABLE, name) for name in names)
         frames[throughput_overhead.TABLE] = throughput_overhead.measure(pair, (run, other), (tee, twin), repeats)
     frames[pairs.TABLE] = pairs.measure(pair)

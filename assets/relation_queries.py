@@ -57,11 +57,14 @@ _QUERIES = {
         ORDER BY run_id, source_sha256""",
     "conserved": """
         WITH settled AS (
-            SELECT run_id, source_sha256, sum(events_count) AS settled_count FROM checked
-            WHERE effect IN ('kept', 'merged', 'rejected') GROUP BY run_id, source_sha256),
+            SELECT run_id, source_sha256,
+                sum(CASE WHEN effect = 'split' THEN -events_count ELSE events_count END) AS settled_count FROM checked
+            WHERE effect IN ('kept', 'merged', 'rejected', 'split') GROUP BY run_id, source_sha256),
         landed AS (
-            SELECT run_id, source_sha256, events_count FROM bronze.source_files
-            WHERE outcome = 'kept' AND events_count > 0)
+            SELECT run_id, source_sha256,
+                CASE WHEN format IN ('nsys_csv', 'nsys_sqlite') THEN rows_count ELSE events_count END AS events_count
+            FROM bronze.source_files
+            WHERE outcome = 'kept' AND (events_count > 0 OR (rows_count > 0 AND format IN ('nsys_csv', 'nsys_sqlite'))))
         SELECT run_id, source_sha256, events_count, settled_count
         FROM landed FULL JOIN settled USING (run_id, source_sha256)
         WHERE events_count IS DISTINCT FROM settled_count

@@ -13,6 +13,8 @@ from gold import (
     attested_runs,
     kernel_breakdown,
     launches,
+    operation_costs,
+    operation_overhead,
     pairs,
     scaling,
     sealing_coverage,
@@ -25,6 +27,7 @@ from gold import (
 )
 from lake.identity import is_slug
 from silver import (
+    attestations,
     clock_offsets,
     collectives,
     crossings,
@@ -71,10 +74,12 @@ _OF_A_RUN = (
     rejects.TABLE,
     rule_counts.TABLE,
     throughput.TABLE,
+    attestations.TABLE,
     trace_summary.TABLE,
     time_breakdown.TABLE,
     kernel_breakdown.TABLE,
     launches.TABLE,
+    operation_costs.TABLE,
     stragglers.TABLE,
     sealing_coverage.TABLE,
     attested_runs.TABLE,
@@ -133,7 +138,7 @@ RELATIONS = (
         rule_counts.TABLE,
         "conserved",
         "landed_is_kept_merged_or_rejected",
-        "of every source, events landed = kept + merged + rejected",
+        "of every profile, events landed and split = kept + merged + rejected",
         source_files.TABLE,
     ),
     _blocking(
@@ -230,7 +235,13 @@ RELATIONS = (
             runs.TABLE,
             partners=("baseline_run_id",),
         )
-        for table in (pairs.TABLE, step_overhead.TABLE, toll_breakdown.TABLE, throughput_overhead.TABLE)
+        for table in (
+            pairs.TABLE,
+            step_overhead.TABLE,
+            toll_breakdown.TABLE,
+            throughput_overhead.TABLE,
+            operation_overhead.TABLE,
+        )
     ),
     _blocking(
         step_overhead.TABLE,

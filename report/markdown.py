@@ -11,6 +11,8 @@ from gold import (
     attested_runs,
     kernel_breakdown,
     launches,
+    operation_costs,
+    operation_overhead,
     pairs,
     published,
     scaling,
@@ -42,6 +44,14 @@ TELLING: dict[str, tuple[str, ...]] = {
     launches.TABLE.full_name: (
         *("run_id", "rank", "launches_count", "first_launch_ns", "launch_p50_ns", "launch_p99_ns"),
         *("queue_p50_ns", "queue_p99_ns", "short_kernels_fraction", "evidence", "gpu_evidence", "reason"),
+    ),
+    operation_costs.TABLE.full_name: (
+        *("run_id", "operation", "name", "direction", "memory", "size_class", "operations_count"),
+        *("median_ns", "median_low_ns", "median_high_ns", "bytes_per_second", "evidence", "reason"),
+    ),
+    operation_overhead.TABLE.full_name: (
+        *("run_id", "operation", "name", "direction", "memory", "size_class", "baseline_median_ns", "median_ns"),
+        *("slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio", "operations_count", "evidence", "reason"),
     ),
     pairs.TABLE.full_name: ("run_id", "baseline_run_id", "regime", "paired_by", "caveat", "reason"),
     published.TABLE.full_name: (
