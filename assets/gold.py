@@ -18,17 +18,20 @@ from gold import (
     attested_runs,
     kernel_breakdown,
     launches,
+    operation_costs,
+    operation_overhead,
     pairs,
     published,
     scaling,
     sealing_coverage,
     step_overhead,
     stragglers,
+    throughput_overhead,
     time_breakdown,
     toll_breakdown,
     trace_summary,
 )
-from silver import clock_offsets, collectives, crossings, nonce_budgets, runs, spans, steps
+from silver import clock_offsets, collectives, crossings, nonce_budgets, runs, spans, steps, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -46,14 +49,21 @@ RUN_TABLES = (
     time_breakdown.TABLE,
     kernel_breakdown.TABLE,
     launches.TABLE,
+    operation_costs.TABLE,
     stragglers.TABLE,
     sealing_coverage.TABLE,
     attested_runs.TABLE,
 )
-PAIR_TABLES = (step_overhead.TABLE, toll_breakdown.TABLE, pairs.TABLE)
+PAIR_TABLES = (
+    step_overhead.TABLE,
+    toll_breakdown.TABLE,
+    throughput_overhead.TABLE,
+    operation_overhead.TABLE,
+    pairs.TABLE,
+)
 TABLES = (*RUN_TABLES, *PAIR_TABLES, scaling.TABLE, published.TABLE)
 # Raise with every change of what a measure makes of the same rows: every run is then measured again.
-MEASURES_VERSION = 1
+MEASURES_VERSION = 4
 SLICE_SPANS = 250_000
 END_OF_TIME = 1 << 62
 Slice = tuple[tuple[int, ...], int, int]
@@ -96,6 +106,7 @@ class _Measuring:
             (time_breakdown.TABLE, time_breakdown.measure(charges, stepped, seeing)),
             (kernel_breakdown.TABLE, kernel_breakdown.measure(spanned)),
             (launches.TABLE, launches.measure(spanned)),
+            (operation_costs.TABLE, operation_costs.measure(spanned)),
             (stragglers.TABLE, stragglers.measure(together, self._read(clock_offsets.TABLE))),
             (sealing_coverage.TABLE, sealing_coverage.measure(crossed, self._read(nonce_budgets.TABLE))),
             (attested_runs.TABLE, attested_runs.measure(self._read(runs.TABLE))),
@@ -188,10 +199,15 @@ def _compare(lake: Lake, pair: Pair, partners: list[str], fingerprint: str) -> l
     """The tables of one pair; empty where it has no twin, but for the row that says why."""
     frames = {table: table.arrow_schema.empty_table() for table in PAIR_TABLES}
     if partners:
-        run = _rows(lake, runs.TABLE, pair.run_id).to_pylist()[0]
-        tee, twin, *repeats = (_rows(lake, time_breakdown.TABLE, name) for name in (pair.run_id, *partners))
+        names = (pair.run_id, *partners)
+        run, other = (_rows(lake, runs.TABLE, name).to_pylist()[0] for name in names[:2])
+        tee, twin, *repeats = (_rows(lake, time_breakdown.TABLE, name) for name in names)
         frames[step_overhead.TABLE] = step_overhead.measure(pair, run, tee, twin, repeats)
         frames[toll_breakdown.TABLE] = toll_breakdown.measure(pair, tee, twin)
+        tee, twin = (_rows(lake, operation_costs.TABLE, name) for name in names[:2])
+        frames[operation_overhead.TABLE] = operation_overhead.measure(pair, tee, twin)
+        tee, twin, *repeats = (_rows(lake, throughput.TABLE, name) for name in names)
+        frames[throughput_overhead.TABLE] = throughput_overhead.measure(pair, (run, other), (tee, twin), repeats)
     frames[pairs.TABLE] = pairs.measure(pair)
     return [lake.replace(table, pair.run_id, frame, fingerprint) for table, frame in frames.items()]
 

@@ -57,11 +57,14 @@ _QUERIES = {
         ORDER BY run_id, source_sha256""",
     "conserved": """
         WITH settled AS (
-            SELECT run_id, source_sha256, sum(events_count) AS settled_count FROM checked
-            WHERE effect IN ('kept', 'merged', 'rejected') GROUP BY run_id, source_sha256),
+            SELECT run_id, source_sha256,
+                sum(CASE WHEN effect = 'split' THEN -events_count ELSE events_count END) AS settled_count FROM checked
+            WHERE effect IN ('kept', 'merged', 'rejected', 'split') GROUP BY run_id, source_sha256),
         landed AS (
-            SELECT run_id, source_sha256, events_count FROM bronze.source_files
-            WHERE outcome = 'kept' AND events_count > 0)
+            SELECT run_id, source_sha256,
+                CASE WHEN format IN ('nsys_csv', 'nsys_sqlite') THEN rows_count ELSE events_count END AS events_count
+            FROM bronze.source_files
+            WHERE outcome = 'kept' AND (events_count > 0 OR (rows_count > 0 AND format IN ('nsys_csv', 'nsys_sqlite'))))
         SELECT run_id, source_sha256, events_count, settled_count
         FROM landed FULL JOIN settled USING (run_id, source_sha256)
         WHERE events_count IS DISTINCT FROM settled_count
@@ -97,12 +100,20 @@ _QUERIES = {
                 (SELECT count(*) FROM silver.spans s WHERE s.run_id = c.run_id) AS spans_count,
                 (SELECT count(*) FROM silver.steps s WHERE s.run_id = c.run_id) AS steps_count,
                 (SELECT count(*) FROM silver.crossings s WHERE s.run_id = c.run_id) AS crossings_count,
-                found_spans_count, found_steps_count, found_crossings_count
+                (SELECT count(*) FROM silver.throughput s WHERE s.run_id = c.run_id) AS periods_count,
+                found_spans_count, found_steps_count, found_crossings_count, found_periods_count
             FROM checked c)
         SELECT * FROM found
-        WHERE (spans_count, steps_count, crossings_count)
-            <> (found_spans_count, found_steps_count, found_crossings_count)
+        WHERE (spans_count, steps_count, crossings_count, periods_count)
+            <> (found_spans_count, found_steps_count, found_crossings_count, found_periods_count)
         ORDER BY run_id""",
+    "logged": """
+        WITH landed AS (
+            SELECT run_id, source_sha256, ordinal FROM bronze.training_log WHERE record = 'csv')
+        SELECT run_id, source_sha256, ordinal FROM (SELECT * FROM checked WHERE record = 'csv')
+        FULL JOIN landed l USING (run_id, source_sha256, ordinal)
+        WHERE period IS NULL OR l.ordinal IS NULL
+        ORDER BY run_id, source_sha256, ordinal""",
     "parts": """
         WITH summed AS (
             SELECT run_id, rank, step_number, duration_ns,

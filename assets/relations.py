@@ -7,23 +7,38 @@ from typing import TYPE_CHECKING, Any
 
 from assets.relation_queries import breaking
 from assets.rules import Check
-from bronze import formats, source_files, trace_events, unreadable
+from bronze import formats, source_files, trace_events, training_log, unreadable
 from bronze import runs as claimed
 from gold import (
     attested_runs,
     kernel_breakdown,
     launches,
+    operation_costs,
+    operation_overhead,
     pairs,
     scaling,
     sealing_coverage,
     step_overhead,
     stragglers,
+    throughput_overhead,
     time_breakdown,
     toll_breakdown,
     trace_summary,
 )
 from lake.identity import is_slug
-from silver import clock_offsets, collectives, crossings, nonce_budgets, rejects, rule_counts, runs, spans, steps
+from silver import (
+    attestations,
+    clock_offsets,
+    collectives,
+    crossings,
+    nonce_budgets,
+    rejects,
+    rule_counts,
+    runs,
+    spans,
+    steps,
+    throughput,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,10 +73,13 @@ _OF_A_RUN = (
     nonce_budgets.TABLE,
     rejects.TABLE,
     rule_counts.TABLE,
+    throughput.TABLE,
+    attestations.TABLE,
     trace_summary.TABLE,
     time_breakdown.TABLE,
     kernel_breakdown.TABLE,
     launches.TABLE,
+    operation_costs.TABLE,
     stragglers.TABLE,
     sealing_coverage.TABLE,
     attested_runs.TABLE,
@@ -120,7 +138,7 @@ RELATIONS = (
         rule_counts.TABLE,
         "conserved",
         "landed_is_kept_merged_or_rejected",
-        "of every source, events landed = kept + merged + rejected",
+        "of every profile, events landed and split = kept + merged + rejected",
         source_files.TABLE,
     ),
     _blocking(
@@ -155,10 +173,18 @@ RELATIONS = (
         runs.TABLE,
         "counted",
         "counts_agree_with_tables",
-        "spans, steps and crossings are as many as the tables hold",
+        "spans, steps, crossings and periods are as many as the tables hold",
         spans.TABLE,
         steps.TABLE,
         crossings.TABLE,
+        throughput.TABLE,
+    ),
+    _blocking(
+        throughput.TABLE,
+        "logged",
+        "periods_are_those_of_the_logs",
+        "every record of a training table is one period, and no other is made of one",
+        training_log.TABLE,
     ),
     _blocking(
         time_breakdown.TABLE,
@@ -209,7 +235,13 @@ RELATIONS = (
             runs.TABLE,
             partners=("baseline_run_id",),
         )
-        for table in (pairs.TABLE, step_overhead.TABLE, toll_breakdown.TABLE)
+        for table in (
+            pairs.TABLE,
+            step_overhead.TABLE,
+            toll_breakdown.TABLE,
+            throughput_overhead.TABLE,
+            operation_overhead.TABLE,
+        )
     ),
     _blocking(
         step_overhead.TABLE,

@@ -19,6 +19,10 @@ _KEPT = (
     "conflicts",
     "found_sealed_message_count",
     "found_violations_count",
+    "found_cc_mode",
+    "found_cc_evidence",
+    "attestation",
+    "attestation_finding",
     "gpu_evidence",
 )
 
@@ -32,7 +36,7 @@ TABLE = Table(
         *(RUNS.column(name) for name in _KEPT),
         boolean(
             "has_attestation",
-            "Whether an attestation of the run was verified; always no, until the reader of attestations is there.",
+            "Whether the run has attestation tokens, and each is signed by a key that was given and stands.",
         ),
         text("verdict", "The claim against the recording, as a sentence."),
         text("evidence", "measured: the recording bears on the claim; unobservable: it does not.", one_of=EVIDENCE),
@@ -42,18 +46,19 @@ TABLE = Table(
 
 
 def measure(runs: Frame) -> Frame:
-    """Put the agreement that silver found into words; without an attestation, agreeing is the most that it can be."""
+    """Put claim, device evidence and attestation into one sentence; without the last, agreeing is all it can be."""
     is_unproven = nw.col("agreement") == "unproven"
     has_regime = ~nw.col("regime").is_null()
     is_blind = nw.col("gpu_evidence") == "unobservable"
     return shaped(
         runs.with_columns(
-            has_attestation=nw.lit(False),
+            has_attestation=(nw.col("attestation") == "verified").fill_null(False),
             verdict=_verdict(),
             evidence=nw.when(is_unproven).then(nw.lit("unobservable")).otherwise(nw.lit("measured")),
             reason=sentences(
                 (~has_regime, "the run claims no regime"),
                 (is_unproven & is_blind, "no GPU rows were recorded"),
+                (nw.col("attestation").is_null() & ~nw.col("found_cc_mode").is_null(), "nothing attests it"),
                 (is_unproven & has_regime & ~is_blind, "nothing was recorded that only this regime leaves behind"),
             ),
         ),
@@ -68,7 +73,7 @@ def _verdict() -> nw.Expr:
     proof = (
         nw.when(nw.col(sealed) > 0)
         .then(_counted(sealed, "message", "sealed"))
-        .otherwise(nw.lit("copies are labelled as it labels them"))
+        .otherwise(nw.col("found_cc_evidence").fill_null("copies are labelled as it labels them"))
     )
     violations = nw.when(nw.col(broken) > 0).then(_counted(broken, "violation")).otherwise(nw.lit("no violation"))
     agrees = nw.concat_str(regime, nw.lit(" is what the recording shows: "), proof, nw.lit(", "), violations)
@@ -83,6 +88,17 @@ def _verdict() -> nw.Expr:
             .otherwise(nw.when(nw.col("agreement") == "contradicted").then(contradicted).otherwise(unproven))
         )
     )
+    standing = nw.col("attestation")
+    attested = (
+        nw.when(standing == "verified")
+        .then(nw.lit("; attested"))
+        .otherwise(
+            nw.when(standing == "unverified")
+            .then(nw.concat_str(nw.lit("; attestation "), nw.col("attestation_finding")))
+            .otherwise(nw.lit(""))
+        )
+    )
+    found = nw.concat_str(found, attested.fill_null(""))
     is_devtools = (~nw.col("is_shipped_mode")).fill_null(False)
     return (
         nw.when(is_devtools)

@@ -24,22 +24,29 @@ class Matched:
     matched_by: str
     reason: str | None
 
-    def times(self) -> tuple[np.ndarray[Any, np.dtype[np.float64]], np.ndarray[Any, np.dtype[np.float64]]]:
-        """Per step, the median over ranks of its duration: of the run, and of its twin."""
+    def times(
+        self, of: str = "duration_ns"
+    ) -> tuple[np.ndarray[Any, np.dtype[np.float64]], np.ndarray[Any, np.dtype[np.float64]]]:
+        """Per step, the median over ranks of its duration, or of what else is asked: of the run, and of its twin."""
         steps: dict[int, list[tuple[int, int]]] = {}
         for tee, baseline in self.cells:
-            steps.setdefault(tee["step_number"], []).append((tee["duration_ns"], baseline["duration_ns"]))
+            steps.setdefault(tee["step_number"], []).append((tee[of], baseline[of]))
         pairs = np.array([np.median(np.array(cells), axis=0) for _, cells in sorted(steps.items())], dtype=np.float64)
         return (pairs[:, 0], pairs[:, 1]) if len(pairs) else (np.array([]), np.array([]))
 
 
 def matched(tee: pa.Table, baseline: pa.Table) -> Matched:
+    """Match the steps of two recordings."""
+    return matched_rows(tee.to_pylist(), baseline.to_pylist())
+
+
+def matched_rows(tee: list[dict[str, Any]], baseline: list[dict[str, Any]], noun: str = "step") -> Matched:
     """Match by rank and step number, and where too few numbers are shared, by rank and place."""
-    ours, twins = _cells(tee.to_pylist()), _cells(baseline.to_pylist())
+    ours, twins = _cells(tee), _cells(baseline)
     ranks = sorted({rank for rank, _ in ours} & {rank for rank, _ in twins})
     if not ours or not twins:
         which = "the run" if not ours else "its twin"
-        return Matched([], 0, len(ranks), "number", f"{which} has no step outside warm-up")
+        return Matched([], 0, len(ranks), "number", f"{which} has no {noun} outside warm-up")
     if not ranks:
         return Matched([], 0, 0, "number", "the two were not recorded on the same ranks")
     shared = sorted(ours.keys() & twins.keys())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gold import step_overhead, toll_breakdown
+from gold import step_overhead, throughput_overhead, toll_breakdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,9 +31,17 @@ def told(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
     """Per pair: the verdict, the dominant part in a sentence, and every part that changed, in milliseconds a step."""
     answers = lake.scan(step_overhead.TABLE, run_ids).sort("run_id").collect().to_dicts()
     tolls = lake.scan(toll_breakdown.TABLE, run_ids).sort("run_id", "part_ordinal").collect().to_dicts()
+    logs = lake.scan(throughput_overhead.TABLE, run_ids).collect().to_dicts()
+    logged = {row["run_id"]: row for row in logs}
     for answer in answers:
         yield ""
         yield f"{answer['run_id']} ({answer['regime']}) against {answer['baseline_run_id']}"
+        log = logged.get(answer["run_id"])
+        if log is not None:
+            yield f"  by its training log: {log['verdict']}"
+            yield from (f"  {log[name]}" for name in ("caveat", "unobservable") if log[name])
+            if not answer["steps_count"]:
+                continue  # there was nothing but the log
         yield f"  {answer['verdict']}"
         parts = [row for row in tolls if row["run_id"] == answer["run_id"]]
         if answer["dominant_part"] is not None:

@@ -11,12 +11,15 @@ from gold import (
     attested_runs,
     kernel_breakdown,
     launches,
+    operation_costs,
+    operation_overhead,
     pairs,
     published,
     scaling,
     sealing_coverage,
     step_overhead,
     stragglers,
+    throughput_overhead,
     time_breakdown,
     toll_breakdown,
     trace_summary,
@@ -42,6 +45,14 @@ TELLING: dict[str, tuple[str, ...]] = {
         *("run_id", "rank", "launches_count", "first_launch_ns", "launch_p50_ns", "launch_p99_ns"),
         *("queue_p50_ns", "queue_p99_ns", "short_kernels_fraction", "evidence", "gpu_evidence", "reason"),
     ),
+    operation_costs.TABLE.full_name: (
+        *("run_id", "operation", "name", "direction", "memory", "size_class", "operations_count"),
+        *("median_ns", "median_low_ns", "median_high_ns", "bytes_per_second", "evidence", "reason"),
+    ),
+    operation_overhead.TABLE.full_name: (
+        *("run_id", "operation", "name", "direction", "memory", "size_class", "baseline_median_ns", "median_ns"),
+        *("slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio", "operations_count", "evidence", "reason"),
+    ),
     pairs.TABLE.full_name: ("run_id", "baseline_run_id", "regime", "paired_by", "caveat", "reason"),
     published.TABLE.full_name: (
         *("source", "workload", "hardware", "regime", "metric", "statistic", "value_number", "unit"),
@@ -62,6 +73,10 @@ TELLING: dict[str, tuple[str, ...]] = {
     stragglers.TABLE.full_name: (
         *("run_id", "match_id", "collective", "step_number", "transfer_ns", "skew_ns", "skew_uncertainty_ns"),
         *("late_rank", "total_wait_ns", "buffer_bytes", "evidence"),
+    ),
+    throughput_overhead.TABLE.full_name: (
+        *("run_id", "baseline_run_id", "verdict", "slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio"),
+        *("period", "periods_count", "compared_by", "caveat", "unobservable", "evidence"),
     ),
     time_breakdown.TABLE.full_name: (
         *("run_id", "rank", "step_number", "is_warmup", "duration_ns"),

@@ -27,7 +27,17 @@ _CLASSES = {
 def step_overhead(rows: Sequence[Row]) -> str:
     """A point with its interval per pair, against the line at 1; the band is how far repeats of the twin differ."""
     subtitle = "median step over that of the twin; the bar is the 95 % interval, 1× is no difference"  # noqa: RUF001
-    drawing = Drawing("How much longer a step takes in the TEE", subtitle)
+    return _pairs(rows, Drawing("How much longer a step takes in the TEE", subtitle))
+
+
+def throughput_overhead(rows: Sequence[Row]) -> str:
+    """The same by the training logs: median rate of the twin over that of the run."""
+    subtitle = "the twin's median rate over the run's; the bar is the 95 % interval, 1× is no difference"  # noqa: RUF001
+    return _pairs(rows, Drawing("How much slower training goes in the TEE, by its logs", subtitle))
+
+
+def _pairs(rows: Sequence[Row], drawing: Drawing) -> str:
+    """Draw a line a pair, all on one scale."""
     shown = rows[:MOST_PAIRS]
     places = ("slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio")
     floors = [row["noise_floor_fraction"] for row in shown if finite(row["noise_floor_fraction"])]

@@ -8,7 +8,7 @@ import narwhals as nw
 
 from lake.frames import Frame, numbered
 
-EFFECTS = ("kept", "merged", "rejected", "flagged")
+EFFECTS = ("kept", "merged", "rejected", "flagged", "split")
 # Sums of what is kept must fit 64 bits: nothing lasts over three days, nothing ends after the year 2116.
 _LONGEST_NS = 1 << 48
 _LATEST_NS = 1 << 62
@@ -48,6 +48,11 @@ RULES = (
     Rule(
         "duplicate", "merged", "An event with the name, place, time, ids and size of another of its source is the same."
     ),
+    Rule(
+        "second_profile", "merged", "A rank that has a trace of its framework is timed by it, not by Nsight's rows too."
+    ),
+    Rule("seen_elsewhere", "merged", "A launch of which the API's or the GPU's own report tells is taken from there."),
+    Rule("launch_and_kernel", "split", "A row that tells a launch and its kernel is two events: one more than landed."),
     Rule("unknown_phase", "rejected", "An event whose phase is none of X M s t f i I R C has no agreed meaning."),
     Rule("no_time", "rejected", "A complete event without a start or a duration that 64 bits can hold is no interval."),
     Rule("zero_timestamp", "rejected", "An event at or before the origin of its trace's clock was never stamped."),
@@ -61,6 +66,8 @@ RULES = (
     Rule(
         "hidden_copy", "flagged", "A copy between Managed memories under CC may be any: its direction is unknown (R1)."
     ),
+    Rule("session_clock", "flagged", "Its time counts from the start of the session, not from 1970."),
+    Rule("rounded_size", "flagged", "Its size is rounded to thousandths of a megabyte; one that is then 0 is unknown."),
     Rule("queued_work", "flagged", "A copy call under CC holds queued work: its time is not copy time (R5)."),
     Rule("devtools", "flagged", "What is recorded in devtools mode is not the shipped mode (R3)."),
     Rule("no_gpu_rows", "flagged", "No GPU rows with CC on are unobservable, not an idle GPU (R4)."),
@@ -68,7 +75,7 @@ RULES = (
     Rule("unknown_on_gpu", "flagged", "GPU work whose name no pattern knows counts as compute."),
 )
 REJECTED = tuple(rule.id for rule in RULES if rule.effect == "rejected")
-NO_INTERVALS = ("flow_arrow", "metadata", "mark")
+NO_INTERVALS = ("flow_arrow", "metadata", "mark", "second_profile", "seen_elsewhere")
 
 
 def sentence_of(rule: str) -> nw.Expr:
@@ -100,6 +107,7 @@ def judged(events: Frame, sources: Frame) -> Frame:
     verdict = nw.lit(None).cast(nw.String)
     for condition, rule in reversed(rules):
         verdict = nw.when(condition).then(nw.lit(rule)).otherwise(verdict)
+    verdict = nw.when(~nw.col("_fate").is_null()).then(nw.col("_fate")).otherwise(verdict)
     return events.join(origins, on="source_sha256", how="left").with_columns(rule=verdict).drop("_origin_ns")
 
 

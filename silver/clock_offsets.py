@@ -10,6 +10,7 @@ from silver.cleaning import intervals, once
 from silver.matching import matched
 from silver.patterns import PATTERNS
 from silver.placing import named
+from silver.recorded import plain
 from silver.steps import EVIDENCE
 
 # No rank can leave one of these before every rank has entered it.
@@ -67,7 +68,7 @@ def _shared(events: Frame, sources: Frame) -> Frame:
         PATTERNS.is_category("category", "kernel", "user_annotation"),
         PATTERNS.may_be("name", "collective", "gloo_call", "hook_collective"),
     )
-    found = named(once(intervals(known, sources)))
+    found = named(once(intervals(plain(known), sources)))
     found = found.filter(
         (nw.col("kind") == "collective") | PATTERNS.has_pattern("pattern", "gloo_call", "hook_collective")
     )

@@ -62,8 +62,8 @@ def hooked(spans: Frame) -> Frame:
 
 
 def launched(spans: Frame) -> Frame:
-    """Give GPU work the API call of its correlation: the earliest one, where a source has several."""
-    keys = ["rank", "source_sha256", "correlation_id"]
+    """Give GPU work the API call of its correlation: the earliest one, where a recording has several."""
+    keys = ["rank", "_recording", "correlation_id"]
     calls = (
         spans.filter(nw.col("category").is_in(_CALLS), ~nw.col("correlation_id").is_null())
         .select(
@@ -79,7 +79,7 @@ def launched(spans: Frame) -> Frame:
         .rename({"correlation_id": "_launch_id"})
     )
     asking = spans.with_columns(_launch_id=nw.when(nw.col("is_gpu")).then(nw.col("correlation_id")))
-    found = asking.join(calls, on=["rank", "source_sha256", "_launch_id"], how="left").drop("_launch_id")
+    found = asking.join(calls, on=["rank", "_recording", "_launch_id"], how="left").drop("_launch_id")
     has_launch = ~nw.col("launch_ts_ns").is_null()
     return found.with_columns(
         is_orphan=nw.col("is_gpu") & ~has_launch,

@@ -1,4 +1,4 @@
-"""One row per source file and rule: what became of its events; landed = kept + merged + rejected."""
+"""One row per source file and rule: what became of its events; landed + split = kept + merged + rejected."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from lake.frames import Frame, shaped
 from lake.tables import RUN_ID, Table, int32, int64, text
 from silver.cleaning import EFFECTS, NO_INTERVALS, judged, sentence_of
 from silver.patterns import PATTERNS, UNKNOWN_ON_GPU
+from silver.recorded import NSYS_FORMATS, PROFILES
 
 TABLE = Table(
     tier="silver",
@@ -18,7 +19,11 @@ TABLE = Table(
         RUN_ID,
         text("source_sha256", "The source file, by the digest of its bytes as they landed."),
         int32("rank", "Rank that recorded it.", nullable=True, minimum=0),
-        text("effect", "kept, merged and rejected add up to what landed; flagged events are kept too.", one_of=EFFECTS),
+        text(
+            "effect",
+            "kept, merged and rejected add up to what landed and what was split; flagged events are kept too.",
+            one_of=EFFECTS,
+        ),
         text("rule", "The rule, or the pattern of silver/span_kinds.toml that an event was kept by."),
         text("sentence", "The rule as a sentence."),
         int64("events_count", "Events (for warm-up: steps) that fell under it.", minimum=1),
@@ -62,6 +67,11 @@ def conform(
         ),
         *(_count(spans.filter(nw.col(column)), "flagged", nw.lit(rule)) for rule, column in _FLAGS.items()),
         _count(steps.filter(nw.col("is_warmup"), ~nw.col("source_sha256").is_null()), "flagged", nw.lit("warmup_step")),
+        _count(events.filter(nw.col("_is_split")), "split", nw.lit("launch_and_kernel")),
+        _count(
+            events.filter(nw.col("_is_session_clock"), nw.col("_fate").is_null()), "flagged", nw.lit("session_clock")
+        ),
+        _count(events.filter(nw.col("_is_rounded"), nw.col("_fate").is_null()), "flagged", nw.lit("rounded_size")),
         _modes(sources, runs, spans),
     ]
     files = sources.filter(nw.col("outcome") == "kept").select("run_id", "source_sha256", "rank")
@@ -77,16 +87,22 @@ def _count(rows: Frame, effect: str, rule: nw.Expr) -> Frame:
 def _modes(sources: Frame, runs: Frame, spans: Frame) -> Frame:
     """What the run's mode means for all events of a file: devtools (R3), and GPU rows that CC hides (R4)."""
     one = nw.lit(1).cast(nw.Int64)
+    is_nsys = nw.col("format").is_in(NSYS_FORMATS)
+    landed = nw.when(is_nsys).then(nw.col("rows_count")).otherwise(nw.col("events_count"))
     files = (
-        sources.filter(nw.col("outcome") == "kept")
-        .select("run_id", "source_sha256", events_count=nw.col("events_count"))
+        sources.filter(nw.col("outcome") == "kept", nw.col("format").is_in(PROFILES))
+        .select("run_id", "source_sha256", "format", rank=nw.col("rank").fill_null(0), events_count=landed)
         .join(runs.select("run_id", "cc_mode"), on="run_id", how="left")
     )
     tools = files.filter(nw.col("cc_mode") == "devtools", nw.col("events_count") > 0).with_columns(
         effect=nw.lit("flagged"), rule=nw.lit("devtools")
     )
-    seeing = spans.filter(nw.col("is_gpu")).select("source_sha256").unique()
-    blind = files.filter(nw.col("cc_mode") == "on").join(seeing, on="source_sha256", how="anti")
+    # Nsight's reports lie in several files: one of them is blind only if its whole rank is.
+    seeing = spans.filter(nw.col("is_gpu"))
+    blind = files.filter(nw.col("cc_mode") == "on")
+    blind = blind.join(seeing.select("source_sha256").unique(), on="source_sha256", how="anti")
+    seeing = seeing.select("run_id", "rank").unique().with_columns(_sees=nw.lit(1))
+    blind = blind.join(seeing, on=["run_id", "rank"], how="left").filter(~is_nsys | nw.col("_sees").is_null())
     blind = blind.with_columns(effect=nw.lit("flagged"), rule=nw.lit("no_gpu_rows"), events_count=one)
     return nw.concat([tools.select(*_BY, "events_count"), blind.select(*_BY, "events_count")])
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from bronze.manifest import CLAIMS
+from bronze.manifest import CC_MODES, CLAIMS
 from lake.frames import Frame, flag, sentences, shaped
 from lake.tables import RUN_ID, Table, boolean, int64, text
+from silver.attestations import STANDINGS
 from silver.crossings import RELABELLING_REGIMES
 from silver.steps import EVIDENCE
 
@@ -27,6 +28,8 @@ WORKLOAD = (
     "host_cpu",
     "nodes_count",
 )
+# Regimes in which the GPU itself is in confidential-computing mode.
+_CC_REGIMES = ("hopper_spt_cc", "hopper_ppcie", "blackwell_mpt_nvle", "tee_io_tdisp")
 AGREEMENTS = ("agrees", "contradicted", "unproven")
 
 TABLE = Table(
@@ -47,6 +50,7 @@ TABLE = Table(
         int64("ranks_count", "Ranks that a trace has landed from.", minimum=0),
         int64("found_steps_count", "Steps over all ranks.", minimum=0),
         int64("found_warmup_steps_count", "Those of them that are left out of pairs.", minimum=0),
+        int64("found_periods_count", "Epochs and steps of training logs.", minimum=0),
         int64("found_spans_count", "Intervals.", minimum=0),
         int64("found_gpu_spans_count", "Intervals on a GPU.", minimum=0),
         text("gpu_evidence", "Whether the GPU was observed at all.", one_of=EVIDENCE),
@@ -54,6 +58,20 @@ TABLE = Table(
         int64("found_crossings_count", "Transfers across a trust boundary.", minimum=0),
         int64("found_sealed_message_count", "Messages whose sealing was recorded.", minimum=0),
         int64("found_violations_count", "Crossings that break the regime's promise.", minimum=0),
+        text(
+            "found_cc_mode",
+            "Mode that the evidence shows; null where it shows none, or both.",
+            nullable=True,
+            one_of=CC_MODES,
+        ),
+        text("found_cc_evidence", "What shows it, whatever the run claims, as sentences.", nullable=True),
+        text(
+            "attestation",
+            "Standing of the run's worst token (silver.attestations); null where there is none.",
+            nullable=True,
+            one_of=STANDINGS,
+        ),
+        text("attestation_finding", "What speaks against that token, as sentences.", nullable=True),
         text(
             "agreement",
             "agrees: the recording shows what the regime promises; contradicted: it shows the opposite; unproven: it "
@@ -66,17 +84,20 @@ TABLE = Table(
 )
 
 
-def conform(runs: Frame, spans: Frame, steps: Frame, crossings: Frame) -> Frame:
+def conform(runs: Frame, spans: Frame, steps: Frame, crossings: Frame, throughput: Frame, evidence: Frame) -> Frame:
     """Hold the claim against the recording: it agrees, is contradicted, or stays unproven."""
     found = runs
-    for counts in (_span_counts(spans), _step_counts(steps), _crossing_counts(crossings)):
+    logged = _counts(throughput, "found_periods_count", {})
+    for counts in (_span_counts(spans), _step_counts(steps), _crossing_counts(crossings), logged):
         found = found.join(counts, on="run_id", how="left")
     counted = [name for name in TABLE.column_names if name.startswith("found_") and name.endswith("_count")]
     found = found.with_columns(nw.col(*counted, "_true_labels", "_hidden_labels", "_relabelled").fill_null(0))
-    found = _contradicted(_keyed(found))
+    found = found.join(evidence, on="run_id", how="left").with_columns(nw.col("_devices", "_tokens").fill_null(0))
+    found = _contradicted(_seen(_keyed(found)))
     is_seen = nw.col("found_gpu_spans_count") > 0
     return shaped(
         found.with_columns(
+            attestation_finding=nw.col("_finding"),
             gpu_evidence=nw.when(is_seen).then(nw.lit("measured")).otherwise(nw.lit("unobservable")),
             is_shipped_mode=nw.when(~nw.col("cc_mode").is_null()).then(nw.col("cc_mode") != "devtools"),
         ),
@@ -139,6 +160,40 @@ def _counts(rows: Frame, total: str, flags: dict[str, nw.Expr]) -> Frame:
     )
 
 
+def _seen(found: Frame) -> Frame:
+    """The mode that device, NCCL, copies and attestation show; where they differ it is none."""
+    is_protected = nw.col("_cc_protected") > 0
+    # The labels were seen on Hopper: elsewhere they show nothing.
+    labelled = nw.when(nw.col("regime").is_in(RELABELLING_REGIMES)).then(nw.col("_relabelled"))
+    found = found.with_columns(_labelled=labelled.fill_null(0))
+    on = (
+        (nw.col("_cc_on") > 0, "conf-compute says that CC is on"),
+        (is_protected, "conf-compute says Protected PCIe"),
+        (nw.col("_nccl_on") > 0, "NCCL saw CC on"),
+        (nw.col("_labelled") > 0, _told("", "_labelled", " copies are labelled as CC labels them")),
+        (nw.col("_devices") > 0, "a GPU attested itself, which it does in CC only"),
+    )
+    off = (
+        ((nw.col("_cc_off") > 0) & ~is_protected, "conf-compute says that CC is off"),
+        (nw.col("_nccl_off") > 0, "NCCL saw CC off"),
+    )
+    tools = ((nw.col("_cc_tools") > 0, "conf-compute says devtools"),)
+    is_on, is_off = (_any_of(parts) for parts in (on, off))
+    mode = nw.when(nw.col("_cc_tools") > 0).then(nw.lit("devtools")).otherwise(nw.lit("on"))
+    return found.with_columns(
+        found_cc_evidence=sentences(*on, *off, *tools),
+        found_cc_mode=nw.when(is_on & ~is_off).then(mode).otherwise(nw.when(is_off & ~is_on).then(nw.lit("off"))),
+        _is_split=is_on & is_off,
+    )
+
+
+def _any_of(parts: tuple[tuple[nw.Expr, str | nw.Expr], ...]) -> nw.Expr:
+    found = nw.lit(False)
+    for condition, _ in parts:
+        found |= condition.fill_null(False)
+    return found
+
+
 def _contradicted(found: Frame) -> Frame:
     """The sentences that speak against the claim, and the verdict."""
     regime, sealed = nw.col("regime"), nw.col("found_sealed_message_count")
@@ -167,17 +222,52 @@ def _contradicted(found: Frame) -> Frame:
             is_hook & (nw.col("found_violations_count") > 0),
             _told("it claims sw_per_hop_aesgcm, yet ", "found_violations_count", " crossings were not sealed"),
         ),
+        *_disproved(),
     )
     proof = (
         (is_hook & (sealed > 0))
         | (is_relabelling & (nw.col("_relabelled") > 0))
         | (is_off & (nw.col("_true_labels") > 0))
+        | (is_off & (nw.col("found_cc_mode") == "off"))
+        | (regime.is_in(_CC_REGIMES) & nw.col("found_cc_mode").is_in(["on", "devtools"]))
     ).fill_null(False)
     found = found.with_columns(contradictions=sentences(*against))
     return found.with_columns(
         agreement=nw.when(~nw.col("contradictions").is_null())
         .then(nw.lit("contradicted"))
         .otherwise(nw.when(proof).then(nw.lit("agrees")).otherwise(nw.lit("unproven")))
+    )
+
+
+def _disproved() -> tuple[tuple[nw.Expr, nw.Expr | str], ...]:
+    """What device and attestation say against the claim, each in one sentence."""
+    regime, mode, seen = nw.col("regime"), nw.col("cc_mode"), nw.col("found_cc_mode")
+    says_on = regime.is_in(_CC_REGIMES) | mode.is_in(["on", "devtools"])
+    says_off = (regime == "cc_off") | (mode == "off")
+    claim = nw.concat_str(
+        nw.lit("it claims "), nw.coalesce(regime, nw.concat_str(nw.lit("cc_mode "), mode)), nw.lit(", yet ")
+    )
+    shown = nw.concat_str(claim, nw.col("found_cc_evidence"))
+    is_hopper, is_blackwell = regime.str.starts_with("hopper"), regime.str.starts_with("blackwell")
+    chip = nw.col("_hardware").str
+    is_other = (is_hopper & chip.starts_with("GB")) | (is_blackwell & chip.starts_with("GH"))
+    driver = nw.col("driver_version")
+    return (
+        (says_on & (seen == "off"), shown),
+        (says_off & seen.is_in(["on", "devtools"]), shown),
+        ((mode == "on") & (seen == "devtools"), nw.lit("it claims cc_mode on, yet conf-compute says devtools")),
+        (nw.col("_is_split"), nw.concat_str(nw.lit("the evidence disagrees: "), nw.col("found_cc_evidence"))),
+        (is_other, nw.concat_str(claim, nw.lit("the attested hardware is "), nw.col("_hardware"))),
+        (
+            driver != nw.col("_driver"),
+            nw.concat_str(
+                nw.lit("it claims driver "), driver, nw.lit(", yet the attested driver is "), nw.col("_driver")
+            ),
+        ),
+        (
+            nw.col("attestation").is_in(["forged", "refused", "failed"]),
+            nw.concat_str(nw.lit("an attestation token does not stand: "), nw.col("_finding")),
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.cleaning import IDENTITY, intervals, once
 from silver.patterns import KINDS, PATTERNS
 from silver.placing import in_steps, launched, named
+from silver.recorded import NOTES
 
 DIRECTIONS = PATTERNS.words("direction")
 MEMORIES = PATTERNS.words("memory")
@@ -35,7 +36,11 @@ TABLE = Table(
         text("thread_id", "Host thread, or stream of GPU work, as the source says.", nullable=True),
         int64("device_id", "GPU on which the work ran.", nullable=True),
         int64("stream_id", "CUDA stream of the work.", nullable=True),
-        int64("ts_ns", "Start, UTC, as the rank's own clock says.", minimum=1),
+        int64(
+            "ts_ns",
+            "Start, UTC, as the rank's own clock says; of Nsight's CSV one more than the time since its session began.",
+            minimum=1,
+        ),
         int64("duration_ns", "Duration.", minimum=0),
         int64(
             "aligned_ts_ns",
@@ -79,7 +84,7 @@ def conform(
     clock_offsets: Frame,
 ) -> Frame:
     """Keep every interval once, and say what it was; time stays as recorded, with the aligned time beside it."""
-    spans = launched(in_steps(named(once(intervals(events.select(READ), sources))), steps))
+    spans = launched(in_steps(named(once(intervals(events.select(*READ, *NOTES), sources))), steps))
     spans = _copied(spans.join(_modes(runs), on="run_id", how="left"))
     spans = spans.join(clock_offsets.select("rank", "offset_ns"), on="rank", how="left")
     is_private = PATTERNS.is_private("pattern")

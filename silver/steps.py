@@ -9,6 +9,7 @@ from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.cleaning import intervals, once
 from silver.patterns import PATTERNS
 from silver.placing import named
+from silver.warming import warmed
 
 STEP_SOURCES = ("profiler_step", "optimizer_step", "inferred")
 EVIDENCE = ("measured", "modelled", "unobservable")
@@ -55,7 +56,8 @@ def conform(events: Frame, sources: Frame, runs: Frame, clock_offsets: Frame) ->
     """Take the best marks that a rank has; a first step that is far longer than the others is warm-up."""
     spans = intervals(events, sources).with_columns(end_ns=nw.col("ts_ns") + nw.col("duration_ns"))
     found = _numbered(_bounded(_best(nw.concat([_marks(spans), _whole(spans)]))))
-    found = _warmed(found.with_columns(duration_ns=nw.col("end_ns") - nw.col("ts_ns")), runs)
+    found = found.with_columns(duration_ns=nw.col("end_ns") - nw.col("ts_ns"))
+    found = warmed(found, runs, "rank", "step_ordinal", "duration_ns", "rank", nw.lit(True))
     found = found.join(clock_offsets.select("rank", "offset_ns"), on="rank", how="left")
     sources_of = nw.lit(STEP_SOURCES[_WHOLE])
     for rung in (_OPTIMIZER, _PROFILER):
@@ -125,25 +127,3 @@ def _numbered(steps: Frame) -> Frame:
     steps = steps.with_columns(_repeats=nw.col("_repeats").max().over("rank"))
     is_own = ~nw.col("_number").is_null() & (nw.col("_repeats") == 1)
     return steps.with_columns(step_number=nw.when(is_own).then(nw.col("_number")).otherwise(nw.col("step_ordinal")))
-
-
-def _warmed(steps: Frame, runs: Frame) -> Frame:
-    """Flag the steps that the manifest calls warm-up, else a first step longer than one and a half times the median."""
-    later = steps.filter(nw.col("step_ordinal") > 0)
-    later = later.group_by("rank").agg(_median_ns=nw.col("duration_ns").median(), _later=nw.len())
-    steps = steps.join(later, on="rank", how="left")
-    steps = steps.join(runs.select("run_id", "warmup_steps_count"), on="run_id", how="left")
-    is_told = ~nw.col("warmup_steps_count").is_null()
-    is_claimed = is_told & (nw.col("step_ordinal") < nw.col("warmup_steps_count"))
-    is_first = (nw.col("step_ordinal") == 0) & (nw.col("_later") >= 2)
-    is_long = is_first & (nw.col("duration_ns") > nw.col("_median_ns") * 1.5)
-    reason = (
-        nw.when(is_claimed)
-        .then(nw.lit("the manifest counts it as warm-up"))
-        .otherwise(
-            nw.when(~is_told & is_long).then(
-                nw.lit("it is the first of its rank and longer than one and a half times the median of the others")
-            )
-        )
-    )
-    return steps.with_columns(warmup_reason=reason).with_columns(is_warmup=~nw.col("warmup_reason").is_null())

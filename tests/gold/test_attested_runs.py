@@ -25,6 +25,12 @@ VERDICTS = {
     "cc_off is what the recording shows: copies are labelled as it labels them, no violation": run(
         regime="cc_off", agreement="agrees"
     ),
+    "hopper_ppcie is what the recording shows: conf-compute says that CC is on, no violation; attested": run(
+        agreement="agrees", found_cc_evidence="conf-compute says that CC is on", attestation="verified"
+    ),
+    "unproven: nothing in the recording shows hopper_ppcie; attestation it is unverified: no keys were given": run(
+        attestation="unverified", attestation_finding="it is unverified: no keys were given"
+    ),
     "contradicted: it claims cc_off, yet 4 messages were sealed": run(
         regime="cc_off", agreement="contradicted", contradictions="it claims cc_off, yet 4 messages were sealed"
     ),

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from dataclasses import fields as columns_of
 from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 import pyarrow as pa
 
 from assets.silver import TABLES
+from bronze import attestations as tokens
+from bronze import collective_records, device_samples, nsys_events, source_files, trace_events, training_log, unreadable
 from bronze import runs as claimed
-from bronze import source_files, trace_events, unreadable
 from lake.contract import declared
 from lake.tables import Kind
-from silver import clock_offsets, collectives, crossings, nonce_budgets, rejects, rule_counts, runs, spans, steps
+from silver import (
+    attestations,
+    cc_evidence,
+    clock_offsets,
+    collectives,
+    crossings,
+    nonce_budgets,
+    recorded,
+    rejects,
+    rule_counts,
+    runs,
+    spans,
+    steps,
+    throughput,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,6 +40,7 @@ if TYPE_CHECKING:
 
 _NOTHING = {Kind.TEXT: "", Kind.INT32: 0, Kind.INT64: 0, Kind.FLOAT64: 0.0, Kind.BOOL: False}
 RUN = "run-1"
+_OTHERS = (device_samples.TABLE, collective_records.TABLE, tokens.TABLE)
 # Ranks of runs that go through one chain together are this far apart.
 APART = 1000
 
@@ -95,6 +112,33 @@ def source(**fields: Any) -> Row:
     return Row(source_files.TABLE, {"run_id": RUN, "format": "kineto", "outcome": "kept", "rank": 0, **fields})
 
 
+def logged(**fields: Any) -> Row:
+    """A record of a training table, of rank 0 unless its source says otherwise."""
+    return Row(training_log.TABLE, {"run_id": RUN, "record": "csv", **fields})
+
+
+def nsys(report: str, name: str | None, start_ns: int | None, duration_ns: int | None, **fields: Any) -> Row:
+    """A row of a report of Nsight Systems, in a file of that name."""
+    known = {"report": report, "name": name, "start_ns": start_ns, "duration_ns": duration_ns}
+    return Row(nsys_events.TABLE, {"run_id": RUN, **known, **fields})
+
+
+def reading(metric: str, value: str | None, tool: str = "conf_compute", **fields: Any) -> Row:
+    """A reading of a device."""
+    return Row(device_samples.TABLE, {"run_id": RUN, "tool": tool, "metric": metric, "value": value, **fields})
+
+
+def nccl_mode(state: str) -> Row:
+    """NCCL's line on the mode that it found."""
+    return Row(collective_records.TABLE, {"run_id": RUN, "record": "nccl_log_cc", "cc_state": state})
+
+
+def token(verdict: str, **fields: Any) -> Row:
+    """An attestation token as bronze judged it."""
+    known = {"run_id": RUN, "verdict": verdict, "verdict_reason": "so it was judged"}
+    return Row(tokens.TABLE, {**known, **fields})
+
+
 def stretch(**fields: Any) -> Row:
     """A stretch of a source that nobody could read."""
     return Row(unreadable.TABLE, {"run_id": RUN, **fields})
@@ -117,12 +161,17 @@ def rows_of(table: Table, rows: Iterable[dict[str, Any]]) -> pa.Table:
 
 @dataclass(frozen=True)
 class Bronze:
-    """The four bronze tables of a run, complete and consistent: every event has a source that counts it."""
+    """The bronze tables of a run, complete and consistent: every event has a source that counts it."""
 
     events: pa.Table
     sources: pa.Table
     unreadable: pa.Table
     runs: pa.Table
+    training: pa.Table
+    nsys: pa.Table
+    samples: pa.Table
+    records: pa.Table
+    tokens: pa.Table
 
     @classmethod
     def of(cls, *rows: Row, adapt: Callable[[dict[str, Any]], dict[str, Any]] = dict) -> Bronze:
@@ -140,10 +189,35 @@ class Bronze:
             row.setdefault("source_sha256", f"source-{row['rank']}")
         known = {row["source_sha256"] for row in sources}
         ranks = {row["source_sha256"]: row["rank"] for row in events}
+        training = by_table.get("training_log", [])
+        for row in training:
+            sha256 = row.setdefault("source_sha256", "log")
+            row.setdefault("ordinal", counts[sha256])
+            counts[sha256] += 1
+        profiled = by_table.get("nsys_events", [])
+        for row in profiled:
+            sha256 = row.setdefault("source_sha256", f"a_{row['report']}.csv")
+            row.setdefault("ordinal", counts[sha256])
+            counts[sha256] += 1
+        reports = {row["source_sha256"] for row in profiled} - known
+        sources += [
+            source(source_sha256=sha, file_name=sha, format="nsys_csv", events_count=0, rows_count=counts[sha]).fields
+            for sha in sorted(reports)
+        ]
+        logs = {row["source_sha256"] for row in training} - known
+        sources += [
+            source(rank=0, source_sha256=sha, format="training_csv", events_count=0, rows_count=counts[sha]).fields
+            for sha in sorted(logs)
+        ]
         sources += [source(rank=rank, source_sha256=sha).fields for sha, rank in ranks.items() if sha not in known]
         for row in sources:
             row.setdefault("file_name", f"{row['source_sha256']}.json")
             row.setdefault("events_count", counts[row["source_sha256"]])
+        others = {table.name: by_table.get(table.name, []) for table in _OTHERS}
+        for name, rows_found in others.items():
+            for place, row in enumerate(rows_found):
+                row.setdefault("source_sha256", name)
+                row.setdefault("ordinal", place)
         claims = by_table.get("runs", [run().fields])
         stretches = by_table.get("unreadable", [])
         return cls(
@@ -151,13 +225,16 @@ class Bronze:
             rows_of(source_files.TABLE, map(adapt, sources)),
             rows_of(unreadable.TABLE, map(adapt, stretches)),
             rows_of(claimed.TABLE, map(adapt, claims)),
+            rows_of(training_log.TABLE, map(adapt, training)),
+            rows_of(nsys_events.TABLE, map(adapt, profiled)),
+            *(rows_of(table, map(adapt, others[table.name])) for table in _OTHERS),
         )
 
     @classmethod
     def joined(cls, parts: Iterable[Bronze]) -> Bronze:
         """Several runs as one set of tables."""
         parts = list(parts)
-        names = ("events", "sources", "unreadable", "runs")
+        names = [column.name for column in columns_of(cls)]
         return cls(*(pa.concat_tables([getattr(part, name) for part in parts]) for name in names))
 
 
@@ -226,17 +303,21 @@ def conformed(
         found[table.name] = ordered(table, rows)
         return bench.wrap(rows)
 
-    events, files = bench.wrap(bronze.events), bench.wrap(bronze.sources)
+    traces, files = bench.wrap(bronze.events), bench.wrap(bronze.sources)
+    events = recorded.recorded(traces, bench.wrap(bronze.nsys), files)
     claims, broken = bench.wrap(bronze.runs), bench.wrap(bronze.unreadable)
-    offsets = keep(clock_offsets.TABLE, clock_offsets.conform(events, files))
+    offsets = keep(clock_offsets.TABLE, clock_offsets.conform(traces, files))
     stepped = keep(steps.TABLE, steps.conform(events, files, claims, offsets))
     refused = keep(rejects.TABLE, rejects.conform(events, files, broken))
     parts = (spans.conform(share, files, claims, stepped, offsets) for share in shares(events))
     kept = keep(spans.TABLE, *parts)
     keep(rule_counts.TABLE, rule_counts.conform(events, files, claims, kept, stepped, refused))
-    together = keep(collectives.TABLE, collectives.conform(kept, events, claims))
+    together = keep(collectives.TABLE, collectives.conform(kept, traces, claims))
     crossed = keep(crossings.TABLE, crossings.conform(kept, together, claims))
     keep(nonce_budgets.TABLE, nonce_budgets.conform(crossed))
-    keep(runs.TABLE, runs.conform(claims, kept, stepped, crossed))
+    paces = keep(throughput.TABLE, throughput.conform(bench.wrap(bronze.training), files, claims))
+    attested = keep(attestations.TABLE, attestations.conform(bench.wrap(bronze.tokens), stepped, paces))
+    evidence = cc_evidence.found(bench.wrap(bronze.samples), bench.wrap(bronze.records), attested, claims)
+    keep(runs.TABLE, runs.conform(claims, kept, stepped, crossed, paces, evidence))
     assert set(found) == {table.name for table in TABLES}
     return Silver(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -222,7 +223,7 @@ def _shuffled(bronze: Bronze, seed: int) -> Bronze:
         random.Random(seed).shuffle(order)
         return rows.take(pa.array(order, pa.int64()))
 
-    return Bronze(*map(shuffle, (bronze.events, bronze.sources, bronze.unreadable, bronze.runs)))
+    return Bronze(*(shuffle(getattr(bronze, column.name)) for column in fields(Bronze)))
 
 
 # -- laws --------------------------------------------------------------------------------------------------

@@ -1,0 +1,143 @@
+"""One row per kind of call or copy in a run: what one of them takes, once the first is over."""
+
+from __future__ import annotations
+
+import narwhals as nw
+
+from gold.percentiles import medians
+from lake.frames import Frame, fraction, numbered, sentences, shaped
+from lake.tables import RUN_ID, Table, float64, int64, text
+from silver.spans import DIRECTIONS, MEMORIES
+from silver.steps import EVIDENCE
+
+OPERATIONS = ("call", "copy", "copy_call")
+NONE, UNKNOWN = "none", "unknown"
+_KIB = 1024
+# Copies are compared with copies of their size: a small one costs its setup, a large one its bytes.
+SIZES = {
+    "up to 4 KiB": 4 * _KIB,
+    "up to 64 KiB": 64 * _KIB,
+    "up to 1 MiB": _KIB**2,
+    "up to 16 MiB": 16 * _KIB**2,
+    "up to 256 MiB": 256 * _KIB**2,
+}
+_LARGEST = "over 256 MiB"
+
+TABLE = Table(
+    tier="gold",
+    name="operation_costs",
+    grain="One row per run and kind of operation: a call of the CUDA API, or copies of one direction, memory and size.",
+    key=("operation", "name", "direction", "memory", "size_class"),
+    columns=(
+        RUN_ID,
+        text(
+            "operation",
+            "call: of the CUDA API, on the host; copy: on the GPU's own track; copy_call: the call of such a copy, "
+            "which under CC also seals it on the host.",
+            one_of=OPERATIONS,
+        ),
+        text("name", "Name of the call; empty for copies."),
+        text("direction", "Where a copy really went.", one_of=(*DIRECTIONS, UNKNOWN, NONE)),
+        text("memory", "Host memory of a copy.", one_of=(*MEMORIES, UNKNOWN, NONE)),
+        text("size_class", "Size of a copy.", one_of=(*SIZES, _LARGEST, UNKNOWN, NONE)),
+        int64("operations_count", "How many; of a call without the first on each rank (R7).", minimum=1),
+        int64("median_ns", "Median duration: the observed one at rank ceil(n / 2).", minimum=0),
+        int64(
+            "median_low_ns",
+            "Observed duration below which the true median lies with at most 1.25 %; null below 9 operations.",
+            nullable=True,
+            minimum=0,
+        ),
+        int64("median_high_ns", "The same above.", nullable=True, minimum=0),
+        int64("total_ns", "Time of all of them.", minimum=0),
+        int64("payload_bytes", "Bytes of all; null for calls and where one is unknown.", nullable=True, minimum=0),
+        float64("bytes_per_second", "Those bytes over that time.", nullable=True, minimum=0),
+        text("evidence", "Where the numbers come from.", one_of=EVIDENCE),
+        text("reason", "What the numbers do not say, as sentences.", nullable=True),
+    ),
+)
+_KEYS = ("run_id", *TABLE.key)
+_CALLS = ("cuda_runtime", "cuda_driver")
+_MOST_BYTES = 1 << 40
+_INT = nw.Int64
+
+
+def measure(spans: Frame) -> Frame:
+    """Time a copy on the GPU and its call on the host apart: under CC the seal is paid in the call, which may queue."""
+    columns = [*_KEYS, "duration_ns", "_bytes", "_queued"]
+    copies = _copies(spans)
+    work = nw.concat([part.select(columns) for part in (_calls(spans), copies, _copy_calls(copies))])
+    found = medians(work, _KEYS, "duration_ns").join(_sizes(work), on=list(_KEYS), how="left")
+    is_queued = nw.col("_queued") > 0
+    is_few = nw.col("median_low_ns").is_null()
+    is_call = nw.col("operation") == "copy_call"
+    return shaped(
+        found.with_columns(
+            bytes_per_second=fraction(nw.col("payload_bytes"), nw.col("total_ns")) * 1e9,
+            evidence=nw.lit("measured"),
+            reason=sentences(
+                (is_queued, "under CC such a call holds queued work: it is not the time of a copy"),
+                (is_call, "the call may have waited for work that was queued before it"),
+                (is_few, "fewer than 9 have no interval"),
+            ),
+        ),
+        TABLE,
+    )
+
+
+def _calls(spans: Frame) -> Frame:
+    """Calls after the first of their name on each rank, which may set up the GPU."""
+    calls = spans.filter(nw.col("category").is_in(_CALLS)).with_columns(name=nw.col("name").fill_null(""))
+    calls = numbered(calls, "_place", ["run_id", "rank", "name"], ["ts_ns", "source_sha256", "ordinal"])
+    none = nw.lit(NONE)
+    return calls.filter(nw.col("_place") > 1).with_columns(
+        operation=nw.lit("call"),
+        direction=none,
+        memory=none,
+        size_class=none,
+        _bytes=nw.lit(None).cast(_INT),
+        _queued=nw.when(nw.col("has_queued_work")).then(nw.lit(1).cast(_INT)).otherwise(nw.lit(0).cast(_INT)),
+    )
+
+
+def _copies(spans: Frame) -> Frame:
+    """Copies on the GPU's track, by where they really went, by their memory and by their size."""
+    copies = spans.filter(nw.col("is_gpu"), nw.col("kind") == "copy")
+    size = nw.col("payload_bytes")
+    is_known = ((size >= 0) & (size <= _MOST_BYTES)).fill_null(False)
+    named = nw.lit(_LARGEST)
+    for name, most in reversed(SIZES.items()):
+        named = nw.when(size <= most).then(nw.lit(name)).otherwise(named)
+    return copies.with_columns(
+        operation=nw.lit("copy"),
+        name=nw.lit(""),
+        direction=nw.col("direction").fill_null(UNKNOWN),
+        memory=nw.col("memory").fill_null(UNKNOWN),
+        size_class=nw.when(is_known).then(named).otherwise(nw.lit(UNKNOWN)),
+        _bytes=nw.when(is_known).then(size),
+        _queued=nw.lit(0).cast(_INT),
+    )
+
+
+def _copy_calls(copies: Frame) -> Frame:
+    """The calls that started one copy each; a graph that holds several has no time for one."""
+    called = copies.filter(~nw.col("launch_duration_ns").is_null()).with_columns(
+        _together=nw.col("duration_ns").count().over("run_id", "rank", "launch_ts_ns", "correlation_id")
+    )
+    return called.filter(nw.col("_together") == 1).with_columns(
+        operation=nw.lit("copy_call"), duration_ns=nw.col("launch_duration_ns")
+    )
+
+
+def _sizes(work: Frame) -> Frame:
+    """The bytes of each kind, where every one of them is known."""
+    sums = work.group_by(*_KEYS).agg(
+        _all=nw.len().cast(_INT),
+        _known=nw.col("_bytes").count().cast(_INT),
+        _sum=nw.col("_bytes").sum().cast(_INT),
+        _queued=nw.col("_queued").sum().cast(_INT),
+    )
+    is_whole = nw.col("_known") == nw.col("_all")
+    return sums.with_columns(payload_bytes=nw.when(is_whole).then(nw.col("_sum"))).select(
+        *_KEYS, "payload_bytes", "_queued"
+    )

@@ -1,0 +1,197 @@
+"""One row per epoch or step of a training log: how fast it went, as the log itself says."""
+
+from __future__ import annotations
+
+import narwhals as nw
+
+from bronze.training_log import RECORDS
+from lake.frames import Frame, flag, numbered, sentences, shaped
+from lake.tables import RUN_ID, Table, boolean, float64, int32, int64, text
+from silver.steps import EVIDENCE
+from silver.warming import warmed
+
+PERIODS = ("epoch", "step")
+NUMBERINGS = ("number", "place")
+DURATIONS = ("told", "interval", "difference")
+# The intervals of an mllog line that are periods of training, by its key.
+_STARTS = {"epoch_start": "epoch", "step_start": "step", "train_step_start": "step", "iteration_start": "step"}
+_ENDS = {
+    f"{key.removesuffix('start')}{end}": period for key, period in _STARTS.items() for end in ("stop", "end", "finish")
+}
+# No rate and no loss is beyond it; what is not a number compares as larger than any on every engine.
+_LARGEST = 1e300
+
+TABLE = Table(
+    tier="silver",
+    name="throughput",
+    grain="One row per epoch or step of a training log.",
+    key=("source_sha256", "ordinal"),
+    columns=(
+        RUN_ID,
+        int32("rank", "Rank that wrote the log, where the file's name says it; else 0.", minimum=0),
+        text("source_sha256", "The source file, by the digest of its bytes as they landed."),
+        int64("ordinal", "Place of its (first) record among the training records of its source.", minimum=0),
+        text("record", "mllog: a pair of lines; csv: a record of a table.", one_of=RECORDS),
+        text("period", "What the row is of.", one_of=PERIODS),
+        int64("period_number", "Number of the epoch or step, as numbered_by says.", minimum=0),
+        int64("period_ordinal", "Place among those of its source, from 0.", minimum=0),
+        text(
+            "numbered_by",
+            "number: the source's own; place: the source has none, or repeats one.",
+            one_of=NUMBERINGS,
+        ),
+        int64("epoch_number", "Epoch, as the source counts.", nullable=True),
+        int64("step_number", "Step, as the source counts.", nullable=True),
+        int64("ts_ns", "Start, UTC, as far as the source tells.", nullable=True),
+        int64("end_ns", "End, UTC; of a table: when the record was written.", nullable=True),
+        int64("duration_ns", "How long it took.", nullable=True, minimum=0),
+        text(
+            "duration_source",
+            "told: the source gives it; interval: between two marks; difference: since the record before was written, "
+            "so that whatever else was done in between is part of it.",
+            nullable=True,
+            one_of=DURATIONS,
+        ),
+        float64("samples_per_second", "Throughput in samples, as the source says.", nullable=True, minimum=0),
+        float64("tokens_per_second", "Throughput in tokens, as the source says.", nullable=True, minimum=0),
+        int64("batch_size", "Samples per step, as the source says.", nullable=True),
+        float64("loss_number", "Loss; null where it is no finite number.", nullable=True),
+        boolean("is_warmup", "Whether it is left out of pairs (R7)."),
+        text("warmup_reason", "Why it counts as warm-up, as a sentence.", nullable=True),
+        text(
+            "evidence",
+            "measured: throughput or duration is the source's; modelled: only times of writing tell it.",
+            one_of=EVIDENCE,
+        ),
+        text("reason", "Why a number is missing, as sentences.", nullable=True),
+    ),
+)
+_OF_ONE = ["source_sha256", "period"]
+_COLUMNS = [
+    *("run_id", "source_sha256", "ordinal", "record", "period", "epoch_number", "step_number", "ts_ns", "end_ns"),
+    *("duration_ns", "duration_source", "samples_per_second", "tokens_per_second", "batch_size", "loss_number"),
+    "_fault",
+]
+
+
+def conform(training_log: Frame, sources: Frame, runs: Frame) -> Frame:
+    """Let every record of a table and every interval of a log be one period, timed by what the source itself says."""
+    rows = nw.concat([_records(training_log), _intervals(training_log)])
+    ranks = sources.filter(nw.col("outcome") == "kept").select("source_sha256", "rank")
+    rows = rows.join(ranks, on="source_sha256", how="left").with_columns(rank=nw.col("rank").fill_null(0))
+    rows = _numbered(rows).with_columns(_log=nw.concat_str(nw.col("source_sha256"), nw.col("period")))
+    rows = warmed(_paced(rows), runs, "_log", "period_ordinal", "_pace", "log", nw.col("period") == "step")
+    has_rate = ~nw.col("samples_per_second").is_null() | ~nw.col("tokens_per_second").is_null()
+    has_time = ~nw.col("duration_ns").is_null()
+    is_told = has_rate | (has_time & (nw.col("duration_source") != "difference")).fill_null(False)
+    return shaped(
+        rows.with_columns(
+            evidence=nw.when(is_told)
+            .then(nw.lit("measured"))
+            .otherwise(nw.when(has_time).then(nw.lit("modelled")).otherwise(nw.lit("unobservable"))),
+            reason=sentences(
+                (~nw.col("_fault").is_null(), nw.col("_fault")),
+                (~has_rate & ~has_time & nw.col("_fault").is_null(), "the source gives neither its rate nor its time"),
+            ),
+        ),
+        TABLE,
+    )
+
+
+def _records(log: Frame) -> Frame:
+    """A record of a table; where it says no duration, the time since the record before it was written."""
+    rows = log.filter(nw.col("record") == "csv")
+    has_steps = ~nw.col("step_number").max().over("source_sha256").is_null()
+    is_step = ~nw.col("step_number").is_null() | (nw.col("epoch_number").is_null() & nw.col("_has_steps"))
+    rows = rows.with_columns(_has_steps=has_steps).with_columns(
+        period=nw.when(is_step).then(nw.lit("step")).otherwise(nw.lit("epoch")), end_ns=nw.col("ts_ns")
+    )
+    rows = rows.with_columns(_since_ns=nw.col("end_ns") - nw.col("end_ns").shift(1).over(*_OF_ONE, order_by="ordinal"))
+    is_told = ~nw.col("duration_ns").is_null()
+    rows = rows.with_columns(
+        duration_source=nw.when(is_told)
+        .then(nw.lit("told"))
+        .otherwise(nw.when(~nw.col("_since_ns").is_null()).then(nw.lit("difference"))),
+        duration_ns=nw.coalesce(nw.col("duration_ns"), nw.col("_since_ns")),
+    )
+    rows = _believed(rows)
+    return rows.with_columns(
+        ts_ns=nw.col("end_ns") - nw.col("duration_ns"),
+        samples_per_second=_if_rate("samples_per_second"),
+        tokens_per_second=_if_rate("tokens_per_second"),
+        loss_number=nw.when(nw.col("loss_number").is_between(-_LARGEST, _LARGEST)).then(nw.col("loss_number")),
+    ).select(_COLUMNS)
+
+
+def _intervals(log: Frame) -> Frame:
+    """A start with the end that follows it; either alone stays as a row that says so."""
+    starts, ends = list(_STARTS), list(_ENDS)
+    of_steps = [key for keys in (_STARTS, _ENDS) for key, period in keys.items() if period == "step"]
+    marks = log.filter(nw.col("record") == "mllog", nw.col("record_key").is_in([*starts, *ends]))
+    marks = marks.with_columns(
+        period=nw.when(nw.col("record_key").is_in(of_steps)).then(nw.lit("step")).otherwise(nw.lit("epoch")),
+        _end=flag(nw.col("record_key").is_in(ends)),
+    )
+    of_one = [*_OF_ONE, "namespace", "epoch_number", "step_number"]
+    marks = marks.with_columns(
+        _next=nw.col("_end").shift(-1).over(*of_one, order_by="ordinal"),
+        _next_ns=nw.col("ts_ns").shift(-1).over(*of_one, order_by="ordinal"),
+        _last=nw.col("_end").shift(1).over(*of_one, order_by="ordinal"),
+    )
+    is_start, is_closed = nw.col("_end") == 0, (nw.col("_next") == 1).fill_null(False)
+    marks = marks.filter(is_start | (nw.col("_last") == 1) | nw.col("_last").is_null())
+    end = nw.when(~is_start).then(nw.col("ts_ns")).otherwise(nw.when(is_closed).then(nw.col("_next_ns")))
+    marks = marks.with_columns(
+        end_ns=end,
+        ts_ns=nw.when(is_start).then(nw.col("ts_ns")),
+        _open=nw.when(~is_start)
+        .then(nw.lit("its start was not recorded"))
+        .otherwise(nw.when(~is_closed).then(nw.lit("its end was not recorded"))),
+    )
+    marks = _believed(
+        marks.with_columns(duration_ns=nw.col("end_ns") - nw.col("ts_ns"), duration_source=nw.lit("interval"))
+    )
+    return marks.with_columns(_fault=nw.coalesce(nw.col("_open"), nw.col("_fault"))).select(_COLUMNS)
+
+
+def _believed(rows: Frame) -> Frame:
+    """A time that runs backwards is a clock's fault: it is left out and said."""
+    is_back = (nw.col("duration_ns") < 0).fill_null(False)
+    rows = rows.with_columns(_fault=nw.when(is_back).then(nw.lit("its clock runs backwards")))
+    rows = rows.with_columns(duration_ns=nw.when(~is_back).then(nw.col("duration_ns")))
+    return rows.with_columns(duration_source=nw.when(~nw.col("duration_ns").is_null()).then(nw.col("duration_source")))
+
+
+def _if_rate(column: str) -> nw.Expr:
+    """A rate that can be divided by: positive and finite, or null."""
+    return nw.when((nw.col(column) > 0) & (nw.col(column) < _LARGEST)).then(nw.col(column))
+
+
+def _numbered(rows: Frame) -> Frame:
+    """Number the periods of a log by their own numbers where those are distinct, else by place."""
+    own = nw.when(nw.col("period") == "step").then(nw.col("step_number")).otherwise(nw.col("epoch_number"))
+    rows = numbered(rows.with_columns(_own=own), "_place", _OF_ONE, "ordinal")
+    is_odd = nw.col("_own").is_null() | (nw.col("_own") < 0).fill_null(False)
+    rows = rows.with_columns(
+        period_ordinal=nw.col("_place") - 1,
+        _odd=flag(is_odd).sum().over(*_OF_ONE),
+        _repeats=nw.col("ordinal").count().over(*_OF_ONE, "_own"),
+    )
+    rows = rows.with_columns(_repeats=nw.col("_repeats").max().over(*_OF_ONE))
+    is_own = (nw.col("_odd") == 0) & (nw.col("_repeats") == 1)
+    return rows.with_columns(
+        period_number=nw.when(is_own).then(nw.col("_own")).otherwise(nw.col("period_ordinal")),
+        numbered_by=nw.when(is_own).then(nw.lit("number")).otherwise(nw.lit("place")),
+    )
+
+
+def _paced(rows: Frame) -> Frame:
+    """How long a period took, up to a factor: by the rate where its log gives any, else by the duration."""
+    one = nw.lit(1.0)
+    rate = nw.coalesce(nw.col("samples_per_second"), nw.col("tokens_per_second"))
+    rows = rows.with_columns(_rate=rate).with_columns(_rates=nw.col("_rate").count().over(*_OF_ONE))
+    return rows.with_columns(
+        _pace=nw.when(nw.col("_rates") > 0)
+        .then(one / nw.col("_rate"))
+        .otherwise(nw.col("duration_ns").cast(nw.Float64))
+    )

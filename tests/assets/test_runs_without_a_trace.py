@@ -1,0 +1,46 @@
+"""Runs that have nothing but logs and readings, from their files to the answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assets import gold, silver
+from gold import pairs, step_overhead, throughput_overhead
+from lake.engines import engine
+from pipelines.verdicts import told
+
+if TYPE_CHECKING:
+    from lake.store import Lake
+    from tests.conftest import LandFiles
+
+OFF = 'regime = "cc_off"\nmodel = "m"\n'
+TEE = 'regime = "hopper_spt_cc"\ncc_mode = "on"\nmodel = "m"\n'
+QUERY = b"==============NVSMI CONF-COMPUTE LOG==============\n\n    CC State                   : ON\n"
+
+
+def table(*rates: float) -> bytes:
+    lines = [f"{1_700_000_000 + 10 * at}.5,{at + 1},{rate},0.5,64\n" for at, rate in enumerate(rates)]
+    return ("Timestamps,Epoch,Thput (img/s),Epoch Loss,Bsize\n" + "".join(lines)).encode()
+
+
+@pytest.mark.parametrize("name", ["polars", "duckdb"])
+def test_a_log_and_a_query_give_an_overhead_and_say_what_is_unobservable(
+    lake: Lake, land_files: LandFiles, name: str
+) -> None:
+    for run_id, manifest, rates in (("off", OFF, (90, 100, 101, 99)), ("tee", TEE, (70, 80, 81, 79))):
+        land_files({"log.csv": table(*rates), "cc.txt": QUERY if run_id == "tee" else b""}, run_id, manifest)
+        silver.materialise(lake, run_id, engine(name))
+        gold.materialise(lake, run_id, engine(name))
+    gold.relate(lake)
+    assert lake.scan(pairs.TABLE).select("run_id", "baseline_run_id").collect().rows() == [("tee", "off")]
+    (row,) = lake.scan(throughput_overhead.TABLE).collect().to_dicts()
+    assert (row["slowdown_ratio"], row["periods_count"]) == (pytest.approx(99.5 / 79.5), 4)
+    assert (row["verdict_class"], row["evidence"]) == ("slower", "measured")
+    assert "unobservable" in row["unobservable"]
+    assert lake.scan(step_overhead.TABLE).select("verdict_class").collect().item() == "inconclusive"
+    said = list(told(lake, ["tee"]))
+    assert said[1] == "tee (hopper_spt_cc) against off"
+    assert said[2].startswith("  by its training log: 1.25x slower, 95 % 1.2")
+    assert said[3:] == [f"  {row['unobservable']}"]

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gold import operation_costs, operation_overhead
+from gold.pairs import Pair
+from tests.gold.answers import answered
+from tests.silver.rows import RUN, rows_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tests.silver.rows import Bench
+
+PAIR = Pair("tee", "hopper_spt_cc", "plain", "manifest")
+
+
+def calls(name: str, *durations: int, **fields: Any) -> list[dict[str, Any]]:
+    """Calls one after another."""
+    return [
+        {"category": "cuda_runtime", "name": name, "ts_ns": at + 1, "ordinal": at, "duration_ns": length, **fields}
+        for at, length in enumerate(durations)
+    ]
+
+
+def copies(size: int | None, *durations: int, **fields: Any) -> list[dict[str, Any]]:
+    """Pinned copies to the GPU."""
+    known = {"is_gpu": True, "kind": "copy", "category": "gpu_memcpy", "name": "Memcpy", "payload_bytes": size}
+    known |= {"direction": "host_to_gpu", "memory": "pinned", **fields}
+    return [{**known, "ts_ns": at + 1, "ordinal": 1000 + at, "duration_ns": d} for at, d in enumerate(durations)]
+
+
+def test_a_call_is_timed_without_its_first_and_its_median_lies_between_observed_bounds(engine: Bench) -> None:
+    rows = answered(engine, operation_costs, spans=calls("cudaLaunchKernel", 999, *range(101, 112)))
+    columns = ("operation", "name", "direction", "operations_count", "median_ns", "median_low_ns", "median_high_ns")
+    assert rows.select(columns).rows() == [("call", "cudaLaunchKernel", "none", 11, 106, 101, 111)]
+    assert rows.select("total_ns", "payload_bytes", "reason").rows() == [(sum(range(101, 112)), None, None)]
+
+
+def test_copies_are_told_apart_by_direction_memory_and_size(engine: Bench) -> None:
+    spans = [
+        *copies(4096, 10, 20, 30),
+        *copies(4097, 7, stream_id=2),
+        *copies(None, 5, memory="pageable"),
+        *copies(1 << 30, 9, direction=None, memory=None),
+    ]
+    rows = answered(engine, operation_costs, spans=[{**row, "ordinal": at} for at, row in enumerate(spans)])
+    columns = ("direction", "memory", "size_class", "operations_count", "median_ns", "payload_bytes")
+    assert rows.select(columns).rows() == [
+        ("host_to_gpu", "pageable", "unknown", 1, 5, None),
+        ("host_to_gpu", "pinned", "up to 4 KiB", 3, 20, 3 * 4096),
+        ("host_to_gpu", "pinned", "up to 64 KiB", 1, 7, 4097),
+        ("unknown", "unknown", "over 256 MiB", 1, 9, 1 << 30),
+    ]
+    assert rows["bytes_per_second"].to_list()[1] == pytest.approx(3 * 4096 / 60e-9)
+    assert set(rows["reason"]) == {"fewer than 9 have no interval"}
+
+
+def test_the_call_of_a_copy_is_timed_apart_from_the_copy(engine: Bench) -> None:
+    called = {"launch_ts_ns": 1, "launch_duration_ns": 70, "correlation_id": 5}
+    graph = {"launch_ts_ns": 9, "launch_duration_ns": 90, "correlation_id": 6, "direction": "gpu_to_host"}
+    spans = [*copies(8, 10, **called), *copies(8, 10, 11, **graph)]
+    rows = answered(engine, operation_costs, spans=[{**row, "ordinal": at} for at, row in enumerate(spans)])
+    assert rows.select("operation", "direction", "operations_count", "median_ns").rows() == [
+        ("copy", "gpu_to_host", 2, 10),
+        ("copy", "host_to_gpu", 1, 10),
+        ("copy_call", "host_to_gpu", 1, 70),
+    ]
+
+
+def test_a_copy_call_under_cc_says_that_it_holds_queued_work(engine: Bench) -> None:
+    rows = answered(engine, operation_costs, spans=calls("cudaMemcpyAsync", *[5] * 11, has_queued_work=True))
+    assert rows["reason"].to_list() == ["under CC such a call holds queued work: it is not the time of a copy"]
+
+
+def costs(**fields: Any) -> pa.Table:
+    known = {"operation": "call", "name": "cudaLaunchKernel", "direction": "none", "memory": "none"}
+    row = {"run_id": RUN, **known, "size_class": "none", "operations_count": 100, "evidence": "measured", **fields}
+    return rows_of(operation_costs.TABLE, [row])
+
+
+def compared(ours: tuple[int | None, ...], twin: tuple[int | None, ...]) -> dict[str, Any]:
+    names = ("median_low_ns", "median_ns", "median_high_ns")
+    tee, plain = (costs(**dict(zip(names, values, strict=True))) for values in (ours, twin))
+    (row,) = operation_overhead.measure(PAIR, tee, plain).to_pylist()
+    return dict(row)
+
+
+def test_the_ratio_lies_between_the_ratios_of_the_bounds() -> None:
+    row = compared((90, 100, 110), (45, 50, 55))
+    assert (row["slowdown_ratio"], row["difference_ns"], row["verdict_class"]) == (2.0, 50, "slower")
+    assert (row["slowdown_low_ratio"], row["slowdown_high_ratio"]) == (90 / 55, 110 / 45)
+
+
+def test_intervals_that_hold_one_show_nothing_and_none_concludes_nothing() -> None:
+    assert compared((90, 100, 110), (100, 101, 102))["verdict_class"] == "within_noise"
+    assert compared((40, 41, 42), (100, 101, 102))["verdict_class"] == "faster"
+    row = compared((None, 100, None), (45, 50, 55))
+    assert (row["slowdown_ratio"], row["slowdown_low_ratio"], row["verdict_class"]) == (2.0, None, "inconclusive")
+
+
+def test_what_only_one_recorded_is_no_row() -> None:
+    assert operation_overhead.measure(PAIR, costs(), costs(name="cudaFree")).num_rows == 0
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=9, max_size=60))
+def test_bounds_are_observed_lie_around_the_median_and_hold_enough(durations: list[int]) -> None:
+    from lake.engines import engine as lake_engine
+
+    rows = answered(lake_engine("polars"), operation_costs, spans=copies(1, *durations))
+    low, middle, high = rows.select("median_low_ns", "median_ns", "median_high_ns").row(0)
+    assert low <= middle <= high
+    assert {low, middle, high} <= set(durations)
+    count = len(durations)
+    rank = max(r for r in range(1, count) if (count - 2 * r) >= 0 and (count - 2 * r) ** 2 * 100 >= 503 * count)
+    assert (low, high) == (sorted(durations)[rank - 1], sorted(durations)[count - rank])

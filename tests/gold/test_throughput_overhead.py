@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gold.throughput_overhead import TABLE, measure
+from silver import throughput
+from tests.gold.twins import PAIR
+from tests.silver.rows import rows_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+S = 1_000_000_000
+BLIND = {
+    "model": "m",
+    "world_size": 1,
+    "found_world_size": None,
+    "found_spans_count": 0,
+    "gpu_evidence": "unobservable",
+}
+SEEN = {**BLIND, "found_spans_count": 9, "gpu_evidence": "measured"}
+
+
+def log(*rows: dict[str, Any]) -> pa.Table:
+    """A run's periods: epochs of one log of rank 0, numbered from 1, unless they say otherwise."""
+    known = {
+        "source_sha256": "log",
+        "record": "csv",
+        "period": "epoch",
+        "numbered_by": "number",
+        "evidence": "measured",
+    }
+    return rows_of(
+        throughput.TABLE,
+        [{"run_id": "r", "ordinal": at, "period_number": at + 1, **known, **row} for at, row in enumerate(rows)],
+    )
+
+
+def rates(*values: float, **fields: Any) -> pa.Table:
+    return log(*({"samples_per_second": value, **fields} for value in values))
+
+
+def compared(tee: pa.Table, twin: pa.Table, *repeats: pa.Table, runs: Any = (BLIND, BLIND)) -> dict[str, Any]:
+    (row,) = measure(PAIR, runs, (tee, twin), repeats).to_pylist()
+    return dict(row)
+
+
+def test_the_slowdown_is_the_ratio_of_the_logs_own_medians_over_matched_epochs() -> None:
+    row = compared(rates(80, 82, 81, 80, 79, 5), rates(100, 101, 99, 100, 100))
+    assert (row["samples_per_second"], row["baseline_samples_per_second"]) == (80, 100)
+    assert row["slowdown_ratio"] == 100 / 80
+    assert row["throughput_loss_fraction"] == pytest.approx(0.2)
+    assert row["slowdown_low_ratio"] <= row["slowdown_ratio"] <= row["slowdown_high_ratio"]
+    assert (row["period"], row["compared_by"], row["periods_count"]) == ("epoch", "samples_per_second", 5)
+    assert row["verdict"].startswith("1.25x slower, 95 % 1.2")
+    assert row["verdict"].endswith("noise floor unknown, the twin was not repeated, 5 epochs")
+    assert (row["verdict_class"], row["evidence"]) == ("slower", "measured")
+
+
+def test_a_log_alone_says_what_it_cannot_show() -> None:
+    said = ": where the time went, what crossed a boundary and whether it was sealed are unobservable"
+    tee, twin = rates(1, 1, 1), rates(1, 1, 1)
+    assert compared(tee, twin)["unobservable"] == f"neither has a profile{said}"
+    assert compared(tee, twin, runs=(BLIND, SEEN))["unobservable"] == f"the run has no profile{said}"
+    assert compared(tee, twin, runs=(SEEN, SEEN))["unobservable"] is None
+    dark = {**SEEN, "gpu_evidence": "unobservable"}
+    assert compared(tee, twin, runs=(dark, SEEN))["unobservable"] == (
+        "no GPU rows of the run: what the GPU did is unobservable"
+    )
+
+
+def test_warm_up_is_left_out_and_a_repeat_gives_the_floor() -> None:
+    tee = log({"samples_per_second": 1.0, "is_warmup": True}, *({"samples_per_second": 50.0} for _ in range(3)))
+    row = compared(tee, rates(100, 100, 100, 100), rates(104, 104, 104))
+    assert (row["periods_count"], row["slowdown_ratio"]) == (3, 2.0)
+    assert row["noise_floor_fraction"] == pytest.approx(0.04)
+    assert "above the noise floor of 4.0 %" in row["verdict"]
+
+
+def test_durations_are_compared_where_no_rate_is_told_and_times_of_writing_last() -> None:
+    told = [{"duration_ns": length * S, "duration_source": "interval"} for length in (3, 3)]
+    since = [{"duration_ns": length * S, "duration_source": "difference"} for length in (2, 2)]
+    row = compared(log(*told), log(*({**each, "duration_ns": 2 * S} for each in told)))
+    assert (row["compared_by"], row["period_ns"], row["baseline_period_ns"]) == ("duration", 3 * S, 2 * S)
+    assert (row["slowdown_ratio"], row["evidence"]) == (1.5, "measured")
+    row = compared(log(*since), log(*since))
+    assert (row["compared_by"], row["slowdown_ratio"], row["evidence"]) == ("elapsed", 1.0, "modelled")
+    assert row["caveat"] == "only times of writing are known: whatever else was done in between is part of it"
+    assert compared(log(*told), log(*since))["reason"] == (
+        "outside warm-up the two logs share no period of which both say the same"
+    )
+
+
+def test_what_was_logged_otherwise_is_told() -> None:
+    row = compared(rates(8, 8, batch_size=64), rates(9, 9, batch_size=1024))
+    assert row["caveat"] == "the logs differ in batch size: 64 against 1024"
+    twice = log(*({"samples_per_second": 9.0, "source_sha256": name} for name in ("a", "b", "b")))
+    row = compared(twice, rates(9, 9, 9))
+    assert (row["caveat"], row["periods_count"]) == ("the run has several logs of one rank: the longest was taken", 2)
+
+
+@pytest.mark.parametrize(
+    ("tee", "twin", "reason"),
+    [
+        (log(), rates(1), "the run has no training log"),
+        (rates(1), log(), "its twin has no training log"),
+        (rates(1), rates(1, period="step"), "the run logged epochs, its twin steps"),
+    ],
+)
+def test_where_nothing_can_be_compared_there_is_no_number_and_a_reason(
+    tee: pa.Table, twin: pa.Table, reason: str
+) -> None:
+    row = compared(tee, twin)
+    assert (row["slowdown_ratio"], row["verdict_class"], row["reason"]) == (None, "inconclusive", reason)
+    assert (row["verdict"], row["evidence"]) == (f"no answer: {reason}", "unobservable")
+
+
+def test_a_pair_without_any_log_has_no_row() -> None:
+    assert measure(PAIR, (SEEN, SEEN), (log(), log()), []).num_rows == 0
+
+
+@given(st.lists(st.floats(1e-3, 1e9), min_size=2, max_size=20), st.integers(1, 100))
+def test_a_log_against_itself_scaled_is_that_much_slower(values: list[float], factor: int) -> None:
+    row = compared(rates(*values), rates(*(value * factor for value in values)))
+    assert row["slowdown_ratio"] == pytest.approx(factor)
+    assert row["slowdown_low_ratio"] == pytest.approx(factor)
+    assert TABLE.arrow_schema.names == list(row)

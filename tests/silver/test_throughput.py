@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bronze import runs as claimed
+from bronze import source_files, training_log
+from silver.throughput import TABLE, conform
+from tests.silver.rows import RUN, logged, ordered, rows_of, run, settled, source
+
+if TYPE_CHECKING:
+    from tests.silver.rows import Bench, Row, Silver
+
+S = 1_000_000_000
+
+
+def epoch(number: int | None, rate: float | None = None, at_s: int | None = None, **fields: Any) -> Row:
+    """A record of a per-epoch table."""
+    at = None if at_s is None else at_s * S
+    return logged(epoch_number=number, samples_per_second=rate, ts_ns=at, **fields)
+
+
+def mark(key: str, at_s: int, **fields: Any) -> Row:
+    """A line of an mllog."""
+    return logged(record="mllog", record_key=key, ts_ns=at_s * S, namespace="", **fields)
+
+
+@pytest.mark.given(epoch(1, 50.0, 100, batch_size=64, loss_number=2.5), epoch(2, 100.0, 103), epoch(3, 90.0, 105))
+def test_a_record_is_an_epoch_and_its_time_is_the_difference_to_the_one_before(found: Silver) -> None:
+    columns = ("period", "period_number", "samples_per_second", "duration_ns", "duration_source", "ts_ns", "evidence")
+    assert found.rows("throughput", *columns) == [
+        ("epoch", 1, 50.0, None, None, None, "measured"),
+        ("epoch", 2, 100.0, 3 * S, "difference", 100 * S, "measured"),
+        ("epoch", 3, 90.0, 2 * S, "difference", 103 * S, "measured"),
+    ]
+    assert found.rows("throughput", "batch_size", "loss_number", "rank", "end_ns")[0] == (64, 2.5, 0, 100 * S)
+    assert found.only("runs", "found_periods_count", "gpu_evidence") == (3, "unobservable")
+
+
+@pytest.mark.given(epoch(1, 50.0), epoch(2, 100.0), epoch(3, 90.0))
+def test_a_first_epoch_far_slower_than_the_others_is_warm_up(found: Silver) -> None:
+    assert found.rows("throughput", "is_warmup", "warmup_reason") == [
+        (True, "it is the first of its log and longer than one and a half times the median of the others"),
+        (False, None),
+        (False, None),
+    ]
+
+
+@pytest.mark.given(epoch(1, 80.0), epoch(2, 100.0), epoch(3, 90.0), run(warmup_steps_count=2))
+def test_the_manifest_counts_steps_so_it_does_not_speak_of_epochs(found: Silver) -> None:
+    assert found.rows("throughput", "is_warmup") == [(False,), (False,), (False,)]
+
+
+@pytest.mark.given(
+    *(logged(step_number=number, duration_ns=7 * S) for number in (10, 11, 12)), run(warmup_steps_count=2)
+)
+def test_steps_that_the_manifest_calls_warm_up_are(found: Silver) -> None:
+    columns = ("period", "period_number", "numbered_by", "duration_source", "is_warmup")
+    assert found.rows("throughput", *columns) == [
+        ("step", 10, "number", "told", True),
+        ("step", 11, "number", "told", True),
+        ("step", 12, "number", "told", False),
+    ]
+
+
+@pytest.mark.given(epoch(1, 9.0), epoch(2, 9.0), epoch(2, 9.0), epoch(None, 9.0))
+def test_numbers_that_repeat_or_are_missing_give_way_to_places(found: Silver) -> None:
+    assert found.rows("throughput", "period_number", "numbered_by", "epoch_number") == [
+        (0, "place", 1),
+        (1, "place", 2),
+        (2, "place", 2),
+        (3, "place", None),
+    ]
+
+
+@pytest.mark.given(epoch(1, float("nan")), epoch(2, 0.0), epoch(3, -1.0), epoch(4, float("inf")), epoch(5, 1.0))
+def test_what_is_no_rate_is_no_number(found: Silver) -> None:
+    said = "the source gives neither its rate nor its time"
+    nothing = (None, "unobservable", said)
+    assert found.rows("throughput", "samples_per_second", "evidence", "reason") == [
+        *[nothing] * 4,
+        (1.0, "measured", None),
+    ]
+
+
+@pytest.mark.given(epoch(1, None, 100), epoch(2, None, 90), epoch(3, None, 95))
+def test_a_clock_that_runs_backwards_tells_no_time(found: Silver) -> None:
+    assert found.rows("throughput", "duration_ns", "evidence", "reason") == [
+        (None, "unobservable", "the source gives neither its rate nor its time"),
+        (None, "unobservable", "its clock runs backwards"),
+        (5 * S, "modelled", None),
+    ]
+
+
+@pytest.mark.given(
+    mark("run_start", 0),
+    mark("epoch_start", 1, epoch_number=1),
+    mark("epoch_stop", 5, epoch_number=1),
+    mark("epoch_start", 6, epoch_number=2),
+    mark("eval_start", 7, epoch_number=2),
+    mark("epoch_stop", 9, epoch_number=3),
+)
+def test_an_interval_is_a_start_with_its_end_and_either_alone_says_so(found: Silver) -> None:
+    columns = ("period_number", "ts_ns", "end_ns", "duration_ns", "duration_source", "evidence", "reason")
+    assert found.rows("throughput", *columns) == [
+        (1, S, 5 * S, 4 * S, "interval", "measured", None),
+        (2, 6 * S, None, None, None, "unobservable", "its end was not recorded"),
+        (3, None, 9 * S, None, None, "unobservable", "its start was not recorded"),
+    ]
+
+
+@pytest.mark.given(*(mark(f"epoch_{what}", at) for at, what in ((1, "start"), (3, "stop"), (4, "start"), (9, "stop"))))
+def test_intervals_without_numbers_are_paired_in_turn(found: Silver) -> None:
+    assert found.rows("throughput", "period_number", "numbered_by", "duration_ns") == [
+        (0, "place", 2 * S),
+        (1, "place", 5 * S),
+    ]
+
+
+@pytest.mark.given(
+    logged(epoch_number=1, step_number=1, tokens_per_second=8.0), logged(epoch_number=1, step_number=2), epoch(1, 5.0)
+)
+def test_a_table_may_hold_steps_and_epochs(found: Silver) -> None:
+    assert found.rows("throughput", "period", "period_number") == [("step", 1), ("step", 2), ("epoch", 1)]
+
+
+def test_a_log_whose_name_says_no_rank_is_that_of_rank_0(engine: Bench) -> None:
+    frames = (
+        (training_log.TABLE, logged(epoch_number=1, source_sha256="log", ordinal=0).fields),
+        (source_files.TABLE, source(source_sha256="log", file_name="log.csv", rank=None).fields),
+        (claimed.TABLE, run().fields),
+    )
+    rows = settled(engine, conform(*(engine.wrap(rows_of(table, [row])) for table, row in frames)), TABLE)
+    assert ordered(TABLE, rows).select("run_id", "rank").rows() == [(RUN, 0)]
