@@ -6,6 +6,7 @@ import dagster as dg
 
 from assets import events, gold
 from assets.checking import Checking, check_specs
+from assets.processes import tag
 from assets.specs import asset_spec, on_new_content, tables_of
 from assets.training_runs import POOL, RETRIES, retried_if_transient
 from assets.workplace import Workplace
@@ -24,6 +25,7 @@ TABLES = (scaling.TABLE, published.TABLE)
 )
 def comparisons(context: dg.AssetExecutionContext, workplace: dg.ResourceParam[Workplace]) -> Iterator[object]:
     """Bring all comparisons across runs up to date; only what has changed is read."""
+    tag(context.instance, context.run.run_id)
     lake = workplace.lake
     wanted = tables_of(context.selected_asset_keys, TABLES)
     with retried_if_transient():

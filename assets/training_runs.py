@@ -13,6 +13,7 @@ import dagster as dg
 from assets import bronze, events, gold
 from assets.checking import Checking, check_specs
 from assets.making import TIERS, make
+from assets.processes import tag
 from assets.specs import asset_key, asset_spec, on_new_content, tables_of
 from assets.workplace import Workplace
 from lake.engines import engine
@@ -24,7 +25,6 @@ _FAULTS_TOLD = 5
 RETRIES = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 # Nobody else writes while one writes: two launches never meet in one partition.
 POOL = "lake_writer"
-ENGINE_TAG = "teetotal/engine"
 OWN_TABLES = tuple(table for tables in TIERS.values() for table in tables)
 TABLES = (*OWN_TABLES, *gold.PAIR_TABLES)
 
@@ -53,7 +53,7 @@ def training_runs(
     context: dg.AssetExecutionContext, config: Making, workplace: dg.ResourceParam[Workplace]
 ) -> Iterator[object]:
     """Bring the runs of this launch up to date."""
-    context.instance.add_run_tags(context.run.run_id, {ENGINE_TAG: config.engine})
+    tag(context.instance, context.run.run_id, engine=config.engine)
     with retried_if_transient():
         yield from _Launch(context, config, workplace).work()
 

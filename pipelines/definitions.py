@@ -13,7 +13,7 @@ from assets.workplace import Onlooker, Workplace
 from lake.attestation_keys import loaded
 from lake.landing_zone import LandingZone
 from lake.store import Lake
-from pipelines.jobs import CATCH_UP, COMPARE, INGEST, executor, maintenance
+from pipelines.jobs import CATCH_UP, COMPARE, INGEST, console, executor, maintenance
 from pipelines.landing_sensor import landing_sensor
 from pipelines.schedules import maintenance_schedule, nightly
 from pipelines.settings import settings
@@ -52,6 +52,7 @@ def build(chosen: Settings, onlooker: Onlooker | None = None) -> dg.Definitions:
             ),
         ],
         executor=executor,
+        loggers={"console": console},
         resources={"workplace": workplace(chosen, onlooker)},
     )
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import yaml
 
+from assets.processes import PROCESS_TAG
 from lake.errors import ContractBroken, SourceUnavailable
 from pipelines.settings import POSTGRES_URL
 
 if TYPE_CHECKING:
     from pipelines.settings import Home
-
-PROCESS_TAG = "teetotal/process"
 
 
 def instance(home: Home) -> dg.DagsterInstance:
@@ -63,11 +62,6 @@ def prepare(home: Home) -> None:
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=home.directory, delete=False) as file:
         file.write(text)
     Path(file.name).replace(path)
-
-
-def process() -> str:
-    """This process, as a tag of what it launches."""
-    return f"{socket.gethostname()}/{os.getpid()}"
 
 
 def _absolute(settings: Any, root: Path) -> Any:

@@ -1,11 +1,13 @@
 """What can be launched: runs through the tiers, everything, and the upkeep of the lake; in one process unless asked."""
 
+import logging
 from collections.abc import Iterable
 
 import dagster as dg
 
 from assets.catalogue import TABLES
 from assets.comparisons import comparisons
+from assets.processes import tag
 from assets.specs import asset_key
 from assets.training_runs import POOL, training_runs
 from assets.workplace import Workplace
@@ -23,6 +25,12 @@ _RETENTION_HOURS = 168
 def executor(context: dg.InitExecutorContext) -> dg.Executor:
     """One process by default, since a second one costs seconds a step; `multiprocess` by the launch's configuration."""
     return _EITHER.executor_creation_fn(context)  # type: ignore[misc]
+
+
+@dg.logger({"log_level": dg.Field(str, default_value="WARNING"), "name": dg.Field(str, default_value="dagster")})
+def console(context: dg.InitLoggerContext) -> logging.Logger:
+    """What a launch prints: warnings, unless its configuration asks for more; every event is on its page."""
+    return dg.colored_console_logger.logger_fn(context)
 
 
 INGEST = dg.define_asset_job(
@@ -57,6 +65,7 @@ class Upkeep(dg.Config):
 @dg.op(pool=POOL)
 def tidy(context: dg.OpExecutionContext, config: Upkeep, workplace: dg.ResourceParam[Workplace]) -> None:
     """Checkpoint every table's log, and delete files that no version of the last week holds."""
+    tag(context.instance, context.run.run_id)
     removed = 0
     for table in TABLES.values():
         files = workplace.lake.tidy(table, config.retention_hours)

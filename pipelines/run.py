@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets.making import up_to_date
+from assets.processes import PROCESS_TAG, process
 from lake.errors import ContractBroken, EvidenceRejected, LakeError, nearest
 from lake.identity import slug
 from pipelines.definitions import build, workplace
-from pipelines.instance import PROCESS_TAG, instance, process
+from pipelines.instance import instance
 from pipelines.jobs import COMPARE, INGEST, without_checks
 from pipelines.partitions import known, range_tags, register, stretches
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 import yaml
 
 from lake.errors import ContractBroken, SourceUnavailable
-from pipelines.instance import prepare
+from pipelines.instance import instance
 from pipelines.settings import environment
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ _POLL_S = 0.2
 
 def serve(chosen: Settings, port: int, tell: Callable[[str], None], *, only: str | None = None) -> None:
     """Serve until told to stop; nothing that was started stays behind."""
-    prepare(chosen.home)
+    with instance(chosen.home):
+        pass  # set up, and freed of launches whose process is gone
     port = port or _free_port()
     if only != "daemon" and not _is_free(port):
         raise ContractBroken(f"port {port} is in use", "name another with --port (0 picks a free one)")

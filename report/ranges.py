@@ -123,7 +123,8 @@ def _pair(drawing: Drawing, row: Row, scale: Scale) -> None:
         drawing.line(scale.at(1), middle - 12, scale.at(1), middle + 12, INK, px=1.5)
         low, high = row["slowdown_low_ratio"], row["slowdown_high_ratio"]
         if finite(low) and finite(high):
-            drawing.rect(scale.at(low), middle - 1.5, scale.at(high) - scale.at(low), 3, BLUE, _interval(row))
+            left, right = sorted((scale.at(low), scale.at(high)))
+            drawing.rect(left, middle - 1.5, right - left, 3, BLUE, _interval(row))
             for end in (low, high):
                 drawing.line(scale.at(end), middle - 6, scale.at(end), middle + 6, BLUE, px=1.5)
         title = f"{row['run_id']}: {ratio(slowdown)}, {row['evidence']}"

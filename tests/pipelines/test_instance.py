@@ -11,8 +11,9 @@ import dagster as dg
 import pytest
 import yaml
 
+from assets.processes import PROCESS_TAG, process
 from lake.errors import ContractBroken
-from pipelines.instance import PROCESS_TAG, instance, prepare, process
+from pipelines.instance import instance, prepare
 from pipelines.settings import environment, settings
 
 if TYPE_CHECKING:
