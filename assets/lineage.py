@@ -45,6 +45,7 @@ UPSTREAM: dict[str, tuple[str, ...]] = {
     "silver.crossings": ("silver.spans", "silver.collectives", "bronze.runs"),
     "silver.nonce_budgets": ("silver.crossings",),
     "silver.throughput": ("bronze.training_log", "bronze.source_files", "bronze.runs"),
+    "silver.device_samples": ("bronze.device_samples",),
     "silver.attestations": ("bronze.attestations", "silver.steps", "silver.throughput"),
     "silver.runs": (
         "bronze.runs",

@@ -16,13 +16,13 @@ from assets.chunking import chunks, part_of
 from bronze import attestations as tokens
 from bronze import (
     collective_records,
-    device_samples,
     nsys_events,
     source_files,
     trace_events,
     training_log,
     unreadable,
 )
+from bronze import device_samples as readings
 from bronze import runs as claimed
 from bronze.ahead import ahead
 from lake.errors import ContractBroken
@@ -34,6 +34,7 @@ from silver import (
     clock_offsets,
     collectives,
     crossings,
+    device_samples,
     nonce_budgets,
     recorded,
     rejects,
@@ -68,17 +69,18 @@ TABLES = (
     rule_counts.TABLE,
     throughput.TABLE,
     attestations.TABLE,
+    device_samples.TABLE,
     runs.TABLE,
 )
 # Raise with every change of what a transform makes of the same rows: every run is then conformed again.
-TRANSFORMS_VERSION = 4
+TRANSFORMS_VERSION = 5
 CHUNK_EVENTS = 125_000
 _SIGNS = {"kept": 1, "merged": 1, "rejected": 1, "split": -1, "flagged": 0}
 
 
 def made_from(mark: int | None) -> str:
     """The fingerprint of a run's silver: what its bronze was made from, and all that decides here."""
-    parts = [mark, TRANSFORMS_VERSION, CHUNK_EVENTS, PATTERNS.sha256, POLICY.sha256]
+    parts = [mark, TRANSFORMS_VERSION, CHUNK_EVENTS, PATTERNS.sha256, POLICY.sha256, device_samples.METRICS_SHA256]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -145,7 +147,8 @@ class _Conforming:
         attested, wrote_attestations = self._small(
             attestations.TABLE, attestations.conform(self._read(tokens.TABLE), stepped, logged)
         )
-        samples, records = self._read(device_samples.TABLE), self._read(collective_records.TABLE)
+        samples, records = self._read(readings.TABLE), self._read(collective_records.TABLE)
+        _, wrote_samples = self._small(device_samples.TABLE, device_samples.conform(samples))
         evidence = cc_evidence.found(samples, records, attested, run)
         _, wrote_runs = self._small(runs.TABLE, runs.conform(run, intervals, stepped, crossed, logged, evidence))
         return [
@@ -159,6 +162,7 @@ class _Conforming:
             wrote_counts,
             wrote_throughput,
             wrote_attestations,
+            wrote_samples,
             wrote_runs,
         ]
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from assets.silver import TABLES
 from bronze import attestations as tokens
-from bronze import collective_records, device_samples, nsys_events, source_files, trace_events, training_log, unreadable
+from bronze import collective_records, nsys_events, source_files, trace_events, training_log, unreadable
+from bronze import device_samples as readings
 from bronze import runs as claimed
 from lake.contract import declared
 from lake.tables import Kind
@@ -22,6 +23,7 @@ from silver import (
     clock_offsets,
     collectives,
     crossings,
+    device_samples,
     nonce_budgets,
     recorded,
     rejects,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 _NOTHING = {Kind.TEXT: "", Kind.INT32: 0, Kind.INT64: 0, Kind.FLOAT64: 0.0, Kind.BOOL: False}
 RUN = "run-1"
-_OTHERS = (device_samples.TABLE, collective_records.TABLE, tokens.TABLE)
+_OTHERS = (readings.TABLE, collective_records.TABLE, tokens.TABLE)
 # Ranks of runs that go through one chain together are this far apart.
 APART = 1000
 
@@ -125,7 +127,7 @@ def nsys(report: str, name: str | None, start_ns: int | None, duration_ns: int |
 
 def reading(metric: str, value: str | None, tool: str = "conf_compute", **fields: Any) -> Row:
     """A reading of a device."""
-    return Row(device_samples.TABLE, {"run_id": RUN, "tool": tool, "metric": metric, "value": value, **fields})
+    return Row(readings.TABLE, {"run_id": RUN, "tool": tool, "metric": metric, "value": value, **fields})
 
 
 def nccl_mode(state: str) -> Row:
@@ -317,6 +319,7 @@ def conformed(
     keep(nonce_budgets.TABLE, nonce_budgets.conform(crossed))
     paces = keep(throughput.TABLE, throughput.conform(bench.wrap(bronze.training), files, claims))
     attested = keep(attestations.TABLE, attestations.conform(bench.wrap(bronze.tokens), stepped, paces))
+    keep(device_samples.TABLE, device_samples.conform(bench.wrap(bronze.samples)))
     evidence = cc_evidence.found(bench.wrap(bronze.samples), bench.wrap(bronze.records), attested, claims)
     keep(runs.TABLE, runs.conform(claims, kept, stepped, crossed, paces, evidence))
     assert set(found) == {table.name for table in TABLES}
