@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Text(SingleFileSnapshotExtension):
-    _file_extension = "txt"
+    file_extension = "txt"
     _write_mode = WriteMode.TEXT
 
 
