@@ -175,12 +175,12 @@ def failed(table: Table, run_id: str, reason: str, *, is_transient: bool) -> dg.
     )
 
 
-def is_transient(event: dg.DagsterEvent) -> bool:
-    """Whether an event tells of a failure that another try may mend."""
+def failed_for_good(event: dg.DagsterEvent) -> str | None:
+    """The reason, where an event tells of a failure that no further try will mend."""
     if not event.is_asset_observation:
-        return False
-    told = event.asset_observation_data.asset_observation.metadata.get("is_transient")
-    return told is not None and bool(told.value)
+        return None
+    told = event.asset_observation_data.asset_observation.metadata
+    return str(told["failed"].value) if "failed" in told and not told["is_transient"].value else None
 
 
 def _version_tags(table: Table, digest: str) -> dict[str, str]:

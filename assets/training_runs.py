@@ -17,7 +17,7 @@ from assets.processes import tag
 from assets.specs import asset_key, asset_spec, on_new_content, tables_of
 from assets.workplace import Workplace
 from lake.engines import engine
-from lake.errors import LakeError
+from lake.errors import ContractBroken, LakeError
 
 # Enough at once to fill the cores and to share the price of a look at each table; few enough to be told of early.
 _RUNS_AT_ONCE = 32
@@ -98,24 +98,25 @@ class _Launch:
             raise self._failure()
 
     def _asked(self) -> list[str]:
-        """The runs of this launch, less those that an earlier try of it has settled."""
+        """The runs of this launch, less those that an earlier try of it has made, or has seen fail for good."""
         if not self._tiers:
             return []  # only pairs, or only checks
         asked = list(self._context.partition_keys)
-        settled = self._settled() if self._context.retry_number else set()
-        return [run_id for run_id in asked if run_id not in settled]
-
-    def _settled(self) -> set[str]:
-        """Runs that were made, or failed for good, in an earlier try."""
+        if not self._context.retry_number:
+            return asked
         last = {asset_key(table.full_name) for table in TIERS[self._tiers[-1]]}
         kinds = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
-        entries = self._context.instance.all_logs(self._context.run.run_id, of_type=kinds)
-        found = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
-        return {
-            event.partition
-            for event in found
-            if event.asset_key in last and event.partition is not None and not events.is_transient(event)
-        }
+        made = set()
+        for entry in self._context.instance.all_logs(self._context.run.run_id, of_type=kinds):
+            event = entry.dagster_event
+            if event is None or event.asset_key not in last or event.partition is None:
+                continue
+            reason = events.failed_for_good(event)
+            if reason is not None:
+                self._faults[event.partition] = ContractBroken(reason)
+            elif event.is_step_materialization:
+                made.add(event.partition)
+        return [run_id for run_id in asked if run_id not in made and run_id not in self._faults]
 
     def _some(self, run_ids: Sequence[str]) -> Iterator[object]:
         """Some runs, tier by tier; one that fails goes no further."""

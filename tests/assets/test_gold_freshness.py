@@ -5,16 +5,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assets import gold, silver
+from assets.catalogue import TABLES
 from gold import pairs, scaling, step_overhead, time_breakdown, toll_breakdown
-from lake.engines import ENGINES, engine
+from lake.engines import LOCAL_ENGINES, engine
+from lake.keyring import KeyringFile
+from lake.places import Place
+from lake.store import Lake
 from pipelines.demo import land_samples
 from tests.bringing import bring
 from tests.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lake.landing_zone import LandingZone
     from lake.snapshot import Written
-    from lake.store import Lake
     from tests.conftest import LandFiles
 
 POLARS = engine("polars")
@@ -108,7 +113,7 @@ def test_runs_that_differ_in_ranks_alone_are_a_family(lake: Lake, land_files: La
     assert rows["slope_ns"].unique().to_list() == [10_000]
 
 
-@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("name", LOCAL_ENGINES)
 def test_engines_write_the_same_gold(recorded: Lake, lake: Lake, zone: LandingZone, name: str) -> None:
     land_samples(zone)
     run_ids = ["resnet50-plain-w2", "resnet50-tee-w2"]
@@ -117,3 +122,15 @@ def test_engines_write_the_same_gold(recorded: Lake, lake: Lake, zone: LandingZo
         for run_id in run_ids:
             ours, theirs = (place.scan(table, [run_id]).sort(table.key).collect() for place in (lake, recorded))
             assert ours.equals(theirs), table.full_name
+
+
+@pytest.mark.usefixtures("spark")
+def test_spark_writes_what_polars_writes(tmp_path: Path, zone: LandingZone, land_files: LandFiles) -> None:
+    land_files.write({"rank0.json": trace(120)}, "tee", TEE)
+    keyring = KeyringFile(tmp_path / "keyring.json", is_made_on_first_use=True)
+    lakes = [Lake(Place.of(tmp_path / name), keyring) for name in ("polars", "spark")]
+    for lake, name in zip(lakes, ("polars", "spark"), strict=True):
+        bring(lake, zone, ["tee"], name)
+    for table in TABLES.values():
+        ours, theirs = (lake.snapshot(table) for lake in lakes)
+        assert ours.content_sha256("tee") == theirs.content_sha256("tee"), table.full_name

@@ -172,6 +172,9 @@ def test_storage_that_refuses_twice_is_tried_until_it_answers(orchestra: Orchest
     clearing.join()
     assert len(orchestra.events(result, dg.DagsterEventType.STEP_UP_FOR_RETRY)) == 2
     assert orchestra.versions("gold.time_breakdown").keys() == {"a"}
+    assert not result.success, "what failed for good in the first try is not forgotten in the last"
+    (failure,) = orchestra.events(result, dg.DagsterEventType.STEP_FAILURE)
+    assert "1 of 2 runs failed; the others are up to date. b: " in str(failure.step_failure_data.error)
     reasons = [
         event
         for event in orchestra.events(result, dg.DagsterEventType.ASSET_OBSERVATION)
