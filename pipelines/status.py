@@ -15,7 +15,7 @@ from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST
 from silver import crossings, nonce_budgets, rule_counts
 from silver import runs as conformed
-from silver.patterns import UNKNOWN_ON_GPU
+from silver.patterns import PATTERNS, UNKNOWN_ON_GPU
 
 if TYPE_CHECKING:
     from lake.landing_zone import LandingZone
@@ -143,6 +143,13 @@ def _rules(lake: Lake) -> list[str]:
 _EVERYDAY = ["flow_arrow", "metadata", "mark", UNKNOWN_ON_GPU]
 
 
+# What moves data between ranks; an annotation beside a kernel does not, and may outlive the kernel's known name.
+_COLLECTIVES = [
+    *(pattern.id for pattern in PATTERNS.patterns if pattern.kind == "collective"),
+    *("gloo_call", "hook_collective"),
+]
+
+
 def _strangers(lake: Lake) -> list[str]:
     """Runs of several ranks in which no pattern knew a collective: a pattern that matches nothing is not silent."""
     kinds = (
@@ -150,7 +157,7 @@ def _strangers(lake: Lake) -> list[str]:
         .filter(pl.col("effect") == "kept")
         .group_by("run_id")
         .agg(
-            known=pl.col("rule").str.contains("nccl|ccl_kernel|nvshmem|deepep|all_reduce|gloo|hook_collective").any(),
+            known=pl.col("rule").is_in(_COLLECTIVES).any(),
             unknown=pl.col("events_count").filter(pl.col("rule") == UNKNOWN_ON_GPU).sum(),
         )
         .filter(~pl.col("known"), pl.col("unknown") > 0)

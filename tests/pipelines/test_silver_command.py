@@ -132,7 +132,8 @@ def test_show_gives_the_crossings_of_one_run(teetotal: Callable[..., Result], pu
 def test_kernels_that_no_pattern_knows_are_pointed_out_in_a_job_of_several_ranks(
     teetotal: Callable[..., Result], put: Callable[..., None]
 ) -> None:
-    put("strange", OFF, kernel("brandNewCollectiveKernel", 10), kernel("gemm", 20))
+    # An annotation of the same collective does not make its kernel known.
+    put("strange", OFF, kernel("brandNewCollectiveKernel", 10), kernel("gemm", 20), note("nccl:all_reduce", 10, 5))
     put("known", OFF, kernel("ncclDevKernel_AllReduce", 10), kernel("gemm", 20))
     put("alone", OFF, kernel("gemm", 20), world_size=1)
     teetotal("run", "--no-check")
