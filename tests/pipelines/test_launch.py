@@ -116,9 +116,7 @@ def test_a_changed_twin_brings_the_pairs_of_other_runs_up_to_date(orchestra: Orc
     orchestra.land("off", 90, OFF)
     result = orchestra.launch(["off"])
     assert {name for name, run_id in orchestra.told(result) if run_id == "tee"} == {
-        "gold/pairs",
-        "gold/step_overhead",
-        "gold/toll_breakdown",
+        table.full_name.replace(".", "/") for table in gold.PAIR_TABLES
     }
 
 
