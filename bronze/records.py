@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ _STRETCHES = 4096
 Batch = tuple[str, pa.RecordBatch]
 
 
-class RecordReader:
+class RecordReader(ABC):
     """One pass over one source that is no trace. Iterate for the rows; then ask for what could not be read."""
 
     def __init__(self, *tables: Table) -> None:
@@ -44,9 +45,9 @@ class RecordReader:
         yield from self._full()
         yield from (gathered.taken() for gathered in self._gathered.values() if gathered.rows_count)
 
+    @abstractmethod
     def _read(self) -> Iterator[None]:
         """Read on, and come up for air after every record."""
-        raise NotImplementedError
 
     @property
     def has_many_unreadable(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gold import step_overhead, throughput_overhead, toll_breakdown
+from report.colours import WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -12,19 +13,6 @@ if TYPE_CHECKING:
     from lake.store import Lake
 
 _BAR = 24
-_WHERE = {
-    "compute": "compute kernels",
-    "collective": "collective kernels",
-    "copy": "copies",
-    "memset": "memsets",
-    "crypto": "sealing and opening",
-    "transport": "sending and receiving",
-    "launch": "launching",
-    "sync": "waiting for the GPU",
-    "host": "other host work",
-    "idle": "nothing recorded",
-    "unattributed": "not attributed",
-}
 
 
 def told(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
@@ -55,7 +43,7 @@ def _dominant(answer: dict[str, Any], parts: list[dict[str, Any]]) -> str:
     delta = next(row["delta_ns"] or 0 for row in parts if row["part"] == answer["dominant_part"])
     share = answer["dominant_fraction"]
     most = "most" if share > 0.5 else "the largest part"
-    where = _WHERE[answer["dominant_part"]]
+    where = WORDS[answer["dominant_part"]]
     return f"{most} of it is paid for {where}: {_ms(delta)} of {_ms(total)} ms a step ({share:.0%})"
 
 
@@ -66,11 +54,11 @@ def _waterfall(parts: list[dict[str, Any]]) -> Iterator[str]:
     yield f"    {'ms a step, measured':<22} {'twin':>9} {'TEE':>9} {'change':>9}"
     for row in shown:
         if row["delta_ns"] is None:
-            yield f"    {_WHERE[row['part']]:<22} {row['reason']}"
+            yield f"    {WORDS[row['part']]:<22} {row['reason']}"
             continue
         bar = ("█" if row["delta_ns"] > 0 else "░") * round(_BAR * abs(row["delta_ns"]) / largest)
         numbers = f"{row['baseline_step_ns'] / 1e6:>9.1f} {row['step_ns'] / 1e6:>9.1f} {_ms(row['delta_ns']):>9}"
-        yield f"    {_WHERE[row['part']]:<22} {numbers}  {bar}".rstrip()
+        yield f"    {WORDS[row['part']]:<22} {numbers}  {bar}".rstrip()
     known = [row for row in shown if row["delta_ns"] is not None]
     twin, tee, delta = (sum(row[name] for row in known) for name in ("baseline_step_ns", "step_ns", "delta_ns"))
     yield f"    {'step (mean)':<22} {twin / 1e6:>9.1f} {tee / 1e6:>9.1f} {_ms(delta):>9}"
