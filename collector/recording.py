@@ -155,7 +155,7 @@ class Recording:
                 "nothing was landed; run more steps or ask for fewer before the recording"
             )
         if self._trace is not None:
-            with self._trace.open("rb") as plain, gzip.open(f"{self._trace}.gz", "wb", compresslevel=6) as packed:
+            with self._trace.open("rb") as plain, gzip.open(f"{self._trace}.gz", "wb", compresslevel=9) as packed:
                 shutil.copyfileobj(plain, packed, 1 << 20)
             self._trace.unlink()
         with (self.landing.folder / f"steps-r{self.rank}.csv").open("w", encoding="utf-8", newline="") as file:
