@@ -213,6 +213,25 @@ def query_lake(
             show.write(answer.rows(most), form, sys.stdout.buffer)
 
 
+@main.command("report")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("teetotal-report.html"),
+    show_default=True,
+    help="The file to write.",
+)
+@click.option("--run", "run_ids", multiple=True, metavar="ID", help="Only this run and its twin; may be given again.")
+@click.pass_obj
+def report_page(chosen: Settings, out: Path, run_ids: tuple[str, ...]) -> None:
+    """Write the answers as one HTML file that needs no network: verdicts, figures, reasons, provenance."""
+    from pipelines import report
+
+    made = report.built(_lake(chosen), run_ids)
+    size = report.write(out, made.html)
+    click.echo(f"{out}: {made.runs} runs, {made.figures} figures, {size / 1e6:.1f} MB")
+
+
 @main.group()
 def keys() -> None:
     """The keys that sealed columns are opened with; no command prints a secret."""

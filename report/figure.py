@@ -12,7 +12,7 @@ from report.units import finite, legible
 Row = dict[str, Any]
 
 # A line: its name to the left, its marks on the plot, its number and evidence to the right.
-NAME, PLOT, NUMBER, EVIDENCE = 256, 420, 70, 84
+NAME, PLOT, NUMBER, EVIDENCE = 270, 430, 76, 92
 _LONGEST_ALT = 600
 _FAR = 12  # times as far as the nearest: a scale of powers shows both
 
@@ -68,10 +68,12 @@ def words(
     colour: str = INK,
     weight: int = 400,
     align: str = "left",
-    size: int = 11,
+    size: int | None = None,
 ) -> Row:
     """A text of each row that has one, cut where its room ends."""
-    style = {"align": align, "baseline": "middle", "limit": most_px, "dy": dy, "fontWeight": weight, "fontSize": size}
+    style: Row = {"align": align, "baseline": "middle", "limit": most_px, "dy": dy, "fontWeight": weight}
+    # What stands beside something else is smaller.
+    style["fontSize"] = size or (11 if colour == MUTED else 12)
     return {
         "transform": [{"filter": f"isValid(datum.{field})"}],
         "mark": {"type": "text", "color": colour, "tooltip": None, **style},
@@ -121,7 +123,14 @@ def legend(field: str, named: list[tuple[str, str]], columns: int = 6) -> Row:
         "field": field,
         "type": "nominal",
         "scale": {"domain": [name for name, _ in named], "range": [colour for _, colour in named]},
-        "legend": {"orient": "top", "direction": "horizontal", "columns": columns, "title": None, "offset": 14, "symbolType": "square"},
+        "legend": {
+            "orient": "top",
+            "direction": "horizontal",
+            "columns": columns,
+            "title": None,
+            "offset": 14,
+            "symbolType": "square",
+        },
     }
 
 

@@ -33,7 +33,9 @@ def operation_overhead(rows: Sequence[Row]) -> Figure:
         for place, row in enumerate(told[:MOST_OPERATIONS])
     ]
     notes = (*more(len(told) - len(shown), "operation"), *_unknown(len(rows) - len(told)))
-    subtitle = "median of one call or copy over the twin's, with its 95 % interval; the largest change in all comes first"
+    subtitle = (
+        "median of one call or copy over the twin's, with its 95 % interval; the largest change in all comes first"
+    )
     return Figure("What the TEE adds to one operation", subtitle, tuple(shown), intervals(shown, "ratio"), notes)
 
 

@@ -29,9 +29,7 @@ def throughput_overhead(rows: Sequence[Row]) -> Figure:
 
 def _pairs(rows: Sequence[Row], title: str, subtitle: str) -> Figure:
     shown = [_pair(place, row) for place, row in enumerate(rows[:MOST_PAIRS])]
-    return Figure(
-        title, subtitle, tuple(shown), intervals(shown, "slowdown"), more(len(rows) - len(shown), "pair")
-    )
+    return Figure(title, subtitle, tuple(shown), intervals(shown, "slowdown"), more(len(rows) - len(shown), "pair"))
 
 
 def _pair(place: int, row: Row) -> Row:
@@ -73,7 +71,12 @@ def intervals(shown: Sequence[Row], title: str) -> Row:
     x = across("at", title, scale=scale_of(places, 1.0), axis=TIMES)
     end = {"type": "tick", "color": BLUE, "thickness": 2, "size": 11}
     return lines(
-        drawn("floor_low", {"type": "bar", "color": NOISE, "height": 22}, x={**x, "field": "floor_low"}, x2={"field": "floor_high"}),
+        drawn(
+            "floor_low",
+            {"type": "bar", "color": NOISE, "height": 22},
+            x={**x, "field": "floor_low"},
+            x2={"field": "floor_high"},
+        ),
         upright(1.0),
         drawn("low", {"type": "rule", "color": BLUE, "strokeWidth": 3}, x={**x, "field": "low"}, x2={"field": "high"}),
         *(drawn("low", end, x={**x, "field": name}) for name in ("low", "high")),

@@ -34,14 +34,14 @@ def scaling(rows: Sequence[Row]) -> Figure:
         *more(len(rows) - len(known), "run without a place on its axis"),
     )
     subtitle = "median step less that of the twin; points measured, dashed line modelled"
-    return Figure("How the toll grows", subtitle, shown, _spec(len(kept)), notes)
+    return Figure("How the toll grows", subtitle, shown, _spec(shown, len(kept)), notes)
 
 
-def _spec(panels: int) -> Row:
+def _spec(shown: Sequence[Row], panels: int) -> Row:
     x = {"field": "place", "type": "quantitative", "title": None, "scale": {"zero": False, "padding": 24}}
     x["axis"] = {"tickMinStep": 1, "tickCount": 4, "grid": False, "format": "~g"}
     y = {"field": "toll", "type": "quantitative", "title": "toll, ms a step", "axis": {"tickCount": 5}}
-    label = {"type": "text", "fontSize": 11, "tooltip": None, "color": INK}
+    beside = {name: {"expr": f"datum.{name}"} for name in ("align", "dx", "dy")}
     fan = {"type": "area", "color": NOISE, "opacity": 1, "clip": True}
     line = {"type": "line", "color": BLUE, "strokeDash": [5, 4], "strokeWidth": 1.5, "clip": True}
     layers = [
@@ -52,14 +52,17 @@ def _spec(panels: int) -> Row:
         },
         drawn("line", line, x=x, y={**y, "field": "line"}),
         drawn("toll", {"type": "point", "filled": True, "color": BLUE, "size": 70, "opacity": 1}, x=x, y=y),
-        *(
-            {
-                "transform": [{"filter": f"datum.side == '{side}'"}],
-                "mark": {**label, "align": align, "dx": dx, "dy": dy},
-                "encoding": {"x": x, "y": y, "text": {"field": "value", "type": "nominal"}},
-            }
-            for side, (align, dx, dy) in _SIDES.items()
-        ),
+        {
+            "transform": [{"filter": "isValid(datum.align)"}],
+            "mark": {"type": "text", "fontSize": 11, "tooltip": None, "color": INK, **beside},
+            "encoding": {"x": x, "y": y, "text": {"field": "value", "type": "nominal"}},
+        },
+    ]
+    # A layer without rows would have no scale to stand on.
+    layers = [
+        layer
+        for layer, field in zip(layers, ("fan_low", "toll", "line", "toll", "align"), strict=True)
+        if any(field in row for row in shown)
     ]
     return {
         "facet": {"field": "panel", "type": "nominal", "title": None, "sort": None, "header": {"labelLimit": 360}},
@@ -111,16 +114,21 @@ def _panel(panel: list[Row]) -> Iterator[Row]:
 
 def _written(row: Row, written: list[Row], span: float, side: str) -> Row:
     """On which side of its point a number is written; nowhere where it would touch another."""
-    if any(row["axis_number"] == other["axis_number"] and abs(row["toll_ns"] - other["toll_ns"]) < span / 8 for other in written):
+    if any(
+        row["axis_number"] == other["axis_number"] and abs(row["toll_ns"] - other["toll_ns"]) < span / 8
+        for other in written
+    ):
         return {}
     written.append(row)
-    return {"side": side}
+    return dict(zip(("align", "dx", "dy"), _SIDES[side], strict=True))
 
 
 def _lone(count: int) -> tuple[str, ...]:
     if not count:
         return ()
-    return (f"{'1 family has' if count == 1 else f'{number(count)} families have'} runs at one place of an axis only: no slope",)
+    return (
+        f"{'1 family has' if count == 1 else f'{number(count)} families have'} runs at one place of an axis only: no slope",
+    )
 
 
 def _name(row: Row) -> str:

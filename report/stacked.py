@@ -122,9 +122,7 @@ def _coverage(row: Row) -> Bar:
     return Bar(row["run_id"], label, pieces, size(promised), evidence, missing, broken)
 
 
-def _figure(
-    told: tuple[str, str], bars: list[Bar], named: list[tuple[str, str]], x: Row, noun: str
-) -> Figure:
+def _figure(told: tuple[str, str], bars: list[Bar], named: list[tuple[str, str]], x: Row, noun: str) -> Figure:
     """The bars to one scale, run by run; only colours that occur are named."""
     shown = bars[:MOST_BARS]
     used = {name for bar in shown for name, _, _ in bar.pieces}

@@ -106,7 +106,7 @@ def _total(label: str, amount: int, evidence: str) -> Row:
 
 def _part(row: Row, running: int) -> Row:
     delta = row["delta_ns"]
-    share = "" if not finite(row["share_fraction"]) else f" ({row['share_fraction']:.0%})".replace("-", "−")  # noqa: RUF001
+    share = f" ({_share(row['share_fraction'])})" if finite(row["share_fraction"]) else ""
     return {
         "label": WORDS[row["part"]],
         "start": ms(running),
@@ -118,6 +118,12 @@ def _part(row: Row, running: int) -> Row:
         "evidence": row["evidence"],
         **_doubt(row["evidence"]),
     }
+
+
+def _share(fraction: float) -> str:
+    """A share in whole percent, which is enough beside a number of three digits."""
+    told = f"{fraction * 100:.0f} %".replace("-", "−")  # noqa: RUF001
+    return told if fraction == 0 or not told.strip("−").startswith("0 ") else "<1 %"  # noqa: RUF001
 
 
 def _doubt(evidence: str) -> Row:
