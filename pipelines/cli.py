@@ -138,6 +138,7 @@ def status(chosen: Settings) -> None:
 )
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many rows (20 for a table; 0: all).")
 @click.option("--reveal", is_flag=True, help="Open sealed columns; needs the keyring.")
+@click.option("--plot", is_flag=True, help="Draw a small chart instead, of a table that has one.")
 @click.pass_obj
 def show_table(
     chosen: Settings,
@@ -147,6 +148,7 @@ def show_table(
     form: str,
     limit: int | None,
     reveal: bool,
+    plot: bool,
 ) -> None:
     """Print a table, for example `teetotal show bronze.runs`."""
     from assets import catalogue
@@ -154,6 +156,12 @@ def show_table(
 
     declared = catalogue.table(table)
     lake = _lake(chosen)
+    if plot:
+        if columns or reveal or form != "table":
+            raise click.UsageError("--plot draws a table's own chart: it takes no --columns, --format or --reveal")
+        for line in show.plotted(lake, declared, run_ids, limit or None, _console().width):
+            click.echo(line)
+        return
     wanted = [name.strip() for name in columns.split(",")] if columns else []
     most = (20 if form == "table" else None) if limit is None else limit or None
     rows = show.rows(lake, declared, run_ids, wanted, most, reveal=reveal)

@@ -36,7 +36,7 @@ _COLUMNS: dict[Table, tuple[str, ...]] = {
     rule_counts.TABLE: ("run_id", "effect", "sentence", "events_count"),
     source_files.TABLE: ("run_id", "source_sha256", "format", "outcome", "size_bytes"),
 }
-_WITH = ("teetotal", "altair", "dagster", "deltalake", "duckdb", "narwhals", "polars", "pyarrow", "vl-convert-python")
+_WITH = ("teetotal", "dagster", "deltalake", "duckdb", "narwhals", "polars", "pyarrow", "vl-convert-python")
 
 
 def built(lake: Lake, run_ids: Sequence[str] = ()) -> Page:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from report.colours import PAPER
@@ -58,6 +59,7 @@ def svg(spec: Row) -> str:
     return drawn
 
 
+@cache
 def scripts() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that needs no network."""
     import vl_convert

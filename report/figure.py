@@ -14,6 +14,7 @@ Row = dict[str, Any]
 # A line: its name to the left, its marks on the plot, its number and evidence to the right.
 NAME, PLOT, NUMBER, EVIDENCE = 270, 430, 76, 92
 _LONGEST_ALT = 600
+_MOST = 1e300  # so that a little room beyond it is still a number
 _FAR = 12  # times as far as the nearest: a scale of powers shows both
 
 
@@ -90,6 +91,11 @@ def drawn(needs: str, mark: Row, **encoding: Row) -> Row:
     }
 
 
+def only(what: str, layer: Row) -> Row:
+    """A layer of the rows that stand for one thing; what that is, is our own word and no name from outside."""
+    return {**layer, "transform": [{"filter": {"field": "what", "equal": what}}, *layer["transform"]]}
+
+
 TOOLTIP = [
     {"field": "run", "type": "nominal", "title": "run"},
     {"field": "what", "type": "nominal", "title": "what"},
@@ -112,6 +118,7 @@ def across(field: str, title: str, *, scale: Row | None = None, axis: Row | None
 def upright(at: float, colour: str = FAINT) -> Row:
     """A line through all rows at one number, such as 1 for no difference."""
     return {
+        "data": {"values": [{}]},
         "mark": {"type": "rule", "color": colour, "strokeWidth": 1.5, "tooltip": None},
         "encoding": {"x": {"datum": at}, "y": {"value": 0}, "y2": {"value": "height"}},
     }
@@ -136,17 +143,17 @@ def legend(field: str, named: list[tuple[str, str]], columns: int = 6) -> Row:
 
 def scale_of(values: list[float | None], mark: float) -> Row:
     """A scale that holds all values and the mark; of powers where they are far apart."""
-    found = [value for value in values if finite(value)]
+    found = [min(value, _MOST) for value in values if finite(value)]
     low, high = min((mark, *found)), max((mark, *found))
     if low > 0 and high / low > _FAR:
-        return {"type": "log", "domain": [low / 1.1, high * 1.1 if high < 1e300 else high], "nice": False}
+        return {"type": "log", "domain": [max(low / 1.1, 1 / _MOST), high * 1.1], "nice": False}
     room = (high - low) * 0.06 or mark * 0.05
     return {"domain": [max(0.0, low - room), high + room], "nice": False, "zero": False}
 
 
 def powers(found: list[float]) -> Row:
     """A scale of powers over what there is, with a little room."""
-    low, high = min(found, default=1.0), max(found, default=10.0)
+    low, high = max(min(found, default=1.0), 1 / _MOST), min(max(found, default=10.0), _MOST)
     return {"type": "log", "domain": [low / 1.3, high * 1.3], "nice": False}
 
 
@@ -172,7 +179,7 @@ def ms(time_ns: float) -> float:
 
 
 CONFIG: Row = {
-    "background": None,
+    "background": "transparent",
     "font": "Helvetica, Arial, sans-serif",
     "view": {"stroke": None},
     "padding": 12,

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from report.colours import BLUE, MUTED, PURPLE
-from report.figure import PLOT, TOOLTIP, Figure, Row, across, legend, lines, more, names, powers, upright, words
+from report.figure import PLOT, Figure, Row, across, drawn, legend, lines, more, names, powers, upright, words
 from report.ranges import TIMES
 from report.units import counted, finite, legible, ratio
 
@@ -26,13 +26,16 @@ def published(rows: Sequence[Row], ours: Sequence[Row] = ()) -> Figure:
     groups = [list(of) for _, of in groupby(told, key=lambda row: (row["source"], row["regime"]))]
     groups.sort(key=lambda group: max(row["slowdown_ratio"] for row in group), reverse=True)
     mine = [row for row in ours if finite(row["slowdown_ratio"]) and row["slowdown_ratio"] > 0]
-    shown = [mark for place, row in enumerate(mine) for mark in _ours(place, row)]
-    # A line of its own, left empty, keeps ours and theirs apart.
-    first = len(mine) + bool(mine)
     kept = groups[:MOST_SOURCES]
-    shown += [mark for place, group in enumerate(kept, first) for mark in _theirs(place, group)]
-    x = across("at", "slowdown, logarithmic", scale=powers([1.0, *(row["at"] for row in shown)]), axis=TIMES)
-    used = [(name, colour) for name, colour in _KINDS if any(row["kind"] == name for row in shown)]
+    first = len(mine) + 1 if mine else 0
+    shown = [{"line": 0, "group": "ours, in this lake"}] if mine else []
+    shown += [mark for place, row in enumerate(mine, 1) for mark in _ours(place, row)]
+    shown += [{"line": first, "group": "published by others"}] if mine and kept else []
+    shown += [mark for place, group in enumerate(kept, first + 1) for mark in _theirs(place, group)]
+    x = across(
+        "at", "slowdown, logarithmic", scale=powers([1.0, *(row["at"] for row in shown if "at" in row)]), axis=TIMES
+    )
+    used = [(name, colour) for name, colour in _KINDS if any(row.get("kind") == name for row in shown)]
     named = legend("kind", used, columns=2)
     del named["legend"]["symbolType"]
     shape = {
@@ -43,10 +46,8 @@ def published(rows: Sequence[Row], ours: Sequence[Row] = ()) -> Figure:
     }
     spec = lines(
         upright(1.0),
-        {
-            "mark": {"type": "point", "filled": True, "size": 64, "opacity": 0.85},
-            "encoding": {"x": x, "color": named, "shape": shape, "tooltip": TOOLTIP},
-        },
+        drawn("at", {"type": "point", "filled": True, "size": 64, "opacity": 0.85}, x=x, color=named, shape=shape),
+        names("group", colour=MUTED, weight=600, dy=6),
         names(dy=-6, weight=600),
         names("under", dy=8, colour=MUTED),
         words("value", PLOT + 10, 176),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from report import ranges
 from report.colours import BLUE, FAINT, MUTED, ORANGE
-from report.figure import PLOT, Figure, Row, across, drawn, legend, lines, more, names, numbers, powers, words
-from report.ranges import intervals, point
+from report.figure import PLOT, Figure, Row, across, drawn, legend, lines, more, names, numbers, only, powers, words
 from report.units import counted, duration, finite, legible, number
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def operation_overhead(rows: Sequence[Row]) -> Figure:
             "under": legible(row["run_id"]),
             "what": f"{_operation(row)}, {counted(row['operations_count'], 'time')}, "
             f"{duration(row['baseline_median_ns'])} to {duration(row['median_ns'])}",
-            **point(row),
+            **ranges.point(row),
         }
         for place, row in enumerate(told[:MOST_OPERATIONS])
     ]
@@ -36,7 +36,7 @@ def operation_overhead(rows: Sequence[Row]) -> Figure:
     subtitle = (
         "median of one call or copy over the twin's, with its 95 % interval; the largest change in all comes first"
     )
-    return Figure("What the TEE adds to one operation", subtitle, tuple(shown), intervals(shown, "ratio"), notes)
+    return Figure("What the TEE adds to one operation", subtitle, tuple(shown), ranges.intervals(shown, "ratio"), notes)
 
 
 def operation_costs(rows: Sequence[Row]) -> Figure:
@@ -87,21 +87,12 @@ def launches(rows: Sequence[Row]) -> Figure:
     first = {"type": "point", "color": FAINT, "size": 40, "strokeWidth": 1.5, "yOffset": -6}
     layers: list[Row] = []
     for what, shift in (("launch on the host", -6), ("queue before the kernel", 6)):
-        mine = {"filter": f"datum.what == '{what}'"}
-        for layer in (
-            drawn("p99", {"type": "rule", "strokeWidth": 2, "yOffset": shift}, x=x, x2={"field": "p99"}, color=colour),
-            *(
-                drawn(
-                    name,
-                    {"type": "point", "filled": True, "size": size, "opacity": 1, "yOffset": shift},
-                    x={**x, "field": name},
-                    color=colour,
-                )
-                for name, size in (("p50", 60), ("p95", 26), ("p99", 26))
-            ),
-            words("side", PLOT + 10, 190, dy=shift),
-        ):
-            layers.append({**layer, "transform": [mine, *layer["transform"]]})
+        rule = {"type": "rule", "strokeWidth": 2, "yOffset": shift}
+        point = {"type": "point", "filled": True, "opacity": 1, "yOffset": shift}
+        marks = [drawn("p99", rule, x=x, x2={"field": "p99"}, color=colour)]
+        for name, size in (("p50", 60), ("p95", 26), ("p99", 26)):
+            marks.append(drawn(name, {**point, "size": size}, x={**x, "field": name}, color=colour))
+        layers += [only(what, layer) for layer in (*marks, words("side", PLOT + 10, 190, dy=shift))]
     spec = lines(*layers, drawn("first", first, x={**x, "field": "first"}), names(), high=32)
     return Figure(
         "What a launch costs, and how long its kernel queues",

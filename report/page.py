@@ -76,7 +76,7 @@ def _digest(script: str) -> str:
 
 def _nothing(versions: Mapping[str, str]) -> Markup:
     told = "There is no run in this lake yet, so there is nothing to report."
-    hint = "Land a recording with “teetotal land”, or try “teetotal demo”, then “teetotal run” and “teetotal report” again."
+    hint = "Land a recording (teetotal land), or try teetotal demo; then teetotal run, and teetotal report again."
     small = ", ".join(f"{name} {version}" for name, version in versions.items())
     return element(
         "main",

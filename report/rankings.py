@@ -6,8 +6,8 @@ import re
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from report.colours import BLUE, COLOURS, INK, MUTED, ORANGE, WORDS
-from report.figure import NAME, PLOT, Figure, Row, across, drawn, legend, lines, more, ms, names, words
+from report.colours import BLUE, COLOURS, FAINT, INK, MUTED, ORANGE, WORDS
+from report.figure import NAME, PLOT, Figure, Row, across, drawn, legend, lines, more, ms, names, only, words
 from report.units import counted, duration, legible, number, percent, size
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ def kernel_breakdown(rows: Sequence[Row]) -> Figure:
     """The ten kernels that took most of a run's GPU time; of several runs the first three each."""
     chosen, notes = _chosen(rows, lambda row: (-row["total_ns"], row["kind"], row["name"]), "kernel")
     shown = tuple(mark for place, row in enumerate(chosen) for mark in _kernel(place, row, chosen))
-    kinds = {row.get("what") for row in shown}
-    colours = [(WORDS[kind], colour) for kind, colour in COLOURS.items() if WORDS[kind] in kinds]
+    kinds = sorted({row["kind"] for row in chosen})
+    colours = [(_kind(kind), COLOURS.get(kind, FAINT)) for kind in kinds]
     spec = lines(
         drawn(
             "at",
@@ -47,12 +47,11 @@ def stragglers(rows: Sequence[Row]) -> Figure:
     )
     shown = tuple(mark for place, row in enumerate(chosen) for mark in _collective(place, row, chosen))
     x = across("at", "ms", scale={"domainMin": 0, "clamp": True})
-    layers = []
+    layers: list[Row] = []
     for what, shift in (("transfer", -5), ("skew of arrivals", 5)):
         bar = drawn("at", {"type": "bar", "height": 8, "yOffset": shift}, x=x, color=legend("what", _TIMES))
         side = words("side", PLOT + 10, 194, dy=shift, size=10)
-        for layer in (bar, side):
-            layers.append({**layer, "transform": [{"filter": f"datum.what == '{what}'"}, *layer["transform"]]})
+        layers += [only(what, layer) for layer in (bar, side)]
     doubt = {"type": "rule", "color": INK, "strokeWidth": 1.5, "yOffset": 5}
     spec = lines(
         *layers,
@@ -84,6 +83,7 @@ def _kernel(place: int, row: Row, chosen: list[Row]) -> Iterator[Row]:
     """A line for the name of a run, then one a kernel."""
     name = legible(_NOISE.sub("", row["name"]) or "(no name)")
     share = f", {percent(row['share_fraction'])}" if row["share_fraction"] is not None else ""
+    ran = f"{counted(row['kernels_count'], 'time')}, median {duration(row['p50_ns'])}"
     group = _heading(place, chosen)
     if group:
         yield {"line": 2 * place, "run": group["label"], "group": group["label"]}
@@ -93,11 +93,16 @@ def _kernel(place: int, row: Row, chosen: list[Row]) -> Iterator[Row]:
         "label": name,
         "name": name,
         "at": ms(row["total_ns"]),
-        "what": WORDS[row["kind"]],
+        "what": _kind(row["kind"]),
         "value": f"{duration(row['total_ns'])}{share}, {row['evidence']}",
-        "told": f"{name}: {duration(row['total_ns'])}{share}; {counted(row['kernels_count'], 'time')}, median {duration(row['p50_ns'])}",
+        "told": f"{name}: {duration(row['total_ns'])}{share}; {ran}",
         "evidence": row["evidence"],
     }
+
+
+def _kind(kind: str) -> str:
+    """What a kernel does, in words where there are some."""
+    return WORDS.get(kind, kind.replace("_", " "))
 
 
 def _heading(place: int, chosen: list[Row]) -> Row:

@@ -224,7 +224,9 @@ def _published(tables: Tables) -> Section:
     if not rows:
         return Section("published", "What others have published")
     figure = literature.published(rows, tables["gold.step_overhead"])
-    lead = "Ours are diamonds over the gap, theirs below it: other hardware, other work, and the regime that each line names."
+    lead = (
+        "Ours are diamonds, and stand first. Theirs are of other hardware and other work; each line names its regime."
+    )
     return Section(
         "published", "Beside what others have published", lead, figures=(("published", figure),), kind="apart"
     )

@@ -124,11 +124,8 @@ def _written(row: Row, written: list[Row], span: float, side: str) -> Row:
 
 
 def _lone(count: int) -> tuple[str, ...]:
-    if not count:
-        return ()
-    return (
-        f"{'1 family has' if count == 1 else f'{number(count)} families have'} runs at one place of an axis only: no slope",
-    )
+    many = "1 family has its" if count == 1 else f"{number(count)} families have their"
+    return (f"{many} runs at one place of an axis, which gives no slope",) if count else ()
 
 
 def _name(row: Row) -> str:

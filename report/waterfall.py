@@ -26,7 +26,7 @@ def toll_breakdown(rows: Sequence[Row]) -> Figure:
     shown = tuple(mark for parts in kept for mark in _pair([row for row in parts if row["part"] in occurring]))
     return Figure(
         "Where the TEE's time is paid",
-        "mean step of all ranks, in ms, from the twin without a TEE to the run with it; the pieces sum to the difference",
+        "mean step of all ranks, in ms, from the twin without a TEE to the run with it; pieces sum to the difference",
         shown,
         _spec(shown, len(kept)),
         more(len(pairs) - len(kept), "pair"),
