@@ -68,7 +68,7 @@ def test_a_page_of_one_run_holds_it_and_its_twin_alone(recorded: Lake) -> None:
 
 
 def test_a_run_that_is_not_there_is_named_with_the_nearest_that_is(recorded: Lake) -> None:
-    known = sorted(recorded.snapshot(runs.TABLE).run_ids)[0]
+    known = min(recorded.snapshot(runs.TABLE).run_ids)
     with pytest.raises(EvidenceRejected, match=f"did you mean '{known}'"):
         report.built(recorded, [f"{known}x"])
 

@@ -47,15 +47,25 @@ def _literals(suffix: str) -> dict[Table, list[dict[str, Any]]]:
         pairs.TABLE: [{"run_id": "lone-sealed", "regime": REGIME, "reason": "no run without a TEE is like it"}],
         published.TABLE: [
             {
-                **{"run_id": "published", "source": f"Somebody et al.{suffix}", "workload": "w", "hardware": "h"},
-                **{"entry_id": f"e{n}", "regime": "hopper_spt_cc", "slowdown_ratio": at, "evidence_class": kind},
+                "run_id": "published",
+                "source": f"Somebody et al.{suffix}",
+                "workload": "w",
+                "hardware": "h",
+                "entry_id": f"e{n}",
+                "regime": "hopper_spt_cc",
+                "slowdown_ratio": at,
+                "evidence_class": kind,
             }
             for n, (at, kind) in enumerate(((1.1, "primary"), (3.0, "secondary")))
         ],
         rule_counts.TABLE: [
             {
-                **{"run_id": "small-plain", "source_sha256": "0" * 64, "effect": "merged", "rule": "flow_arrow"},
-                **{"sentence": "A flow arrow is carried by the two spans.", "events_count": 7},
+                "run_id": "small-plain",
+                "source_sha256": "0" * 64,
+                "effect": "merged",
+                "rule": "flow_arrow",
+                "sentence": "A flow arrow is carried by the two spans.",
+                "events_count": 7,
             }
         ],
         runs.TABLE: [{"run_id": "lone-sealed", "model": f"Lone{suffix}", "regime": REGIME, "ranks_count": 2}],
@@ -83,10 +93,19 @@ def _pair(run: str, twin: str, model: str, ranks: int, before: int, after: int) 
         pairs.TABLE: [{**both, "paired_by": "manifest"}],
         step_overhead.TABLE: [
             {
-                **{**both, **MEASURED, "model": model, "world_size": ranks, "verdict_class": "slower"},
-                **{"slowdown_ratio": ratio, "slowdown_low_ratio": ratio - 0.1, "slowdown_high_ratio": ratio + 0.1},
-                **{"verdict": f"{ratio:.2f}x slower", "noise_floor_fraction": 0.05, "steps_count": 9},
-                **{"dominant_part": "crypto", "dominant_fraction": 1.0},
+                **both,
+                **MEASURED,
+                "model": model,
+                "world_size": ranks,
+                "verdict_class": "slower",
+                "slowdown_ratio": ratio,
+                "slowdown_low_ratio": ratio - 0.1,
+                "slowdown_high_ratio": ratio + 0.1,
+                "verdict": f"{ratio:.2f}x slower",
+                "noise_floor_fraction": 0.05,
+                "steps_count": 9,
+                "dominant_part": "crypto",
+                "dominant_fraction": 1.0,
             }
         ],
         toll_breakdown.TABLE: [
@@ -98,41 +117,80 @@ def _pair(run: str, twin: str, model: str, ranks: int, before: int, after: int) 
         ],
         trace_summary.TABLE: [
             {
-                **{"run_id": run, "rank": 0, "total_ns": after * MS, "idle_ns": 10 * MS, **MEASURED},
-                **{"tl_compute_ns": (after - 10) * MS, "tl_comm_ns": 20 * MS, "tl_exposed_comm_ns": 0},
+                "run_id": run,
+                "rank": 0,
+                "total_ns": after * MS,
+                "idle_ns": 10 * MS,
+                **MEASURED,
+                "tl_compute_ns": (after - 10) * MS,
+                "tl_comm_ns": 20 * MS,
+                "tl_exposed_comm_ns": 0,
                 "tl_exposed_memcpy_ns": 0,
             }
         ],
         stragglers.TABLE: [
             {
-                **{"run_id": run, "match_id": "1", "collective": "all_reduce", "transfer_ns": 4 * MS, **MEASURED},
-                **{"skew_ns": 2 * MS, "skew_uncertainty_ns": MS, "is_skew_certain": True, "late_rank": 1},
+                "run_id": run,
+                "match_id": "1",
+                "collective": "all_reduce",
+                "transfer_ns": 4 * MS,
+                **MEASURED,
+                "skew_ns": 2 * MS,
+                "skew_uncertainty_ns": MS,
+                "is_skew_certain": True,
+                "late_rank": 1,
             }
         ],
         sealing_coverage.TABLE: [
             {
-                **{"run_id": run, "boundary": "gpu_to_gpu", "regime": REGIME, "promised_crossings_count": 4},
-                **{"promised_bytes": 1000, "sealed_bytes": 750, "plain_bytes": 250, "violations_count": 1, **MEASURED},
+                "run_id": run,
+                "boundary": "gpu_to_gpu",
+                "regime": REGIME,
+                "promised_crossings_count": 4,
+                "promised_bytes": 1000,
+                "sealed_bytes": 750,
+                "plain_bytes": 250,
+                "violations_count": 1,
+                **MEASURED,
             }
         ],
         operation_overhead.TABLE: [
             {
-                **{**both, **MEASURED, "operation": "copy", "median_ns": 30_000, "baseline_median_ns": 20_000},
-                **{"difference_ns": 10_000, "operations_count": 5, "slowdown_ratio": 1.5},
+                **both,
+                **MEASURED,
+                "operation": "copy",
+                "median_ns": 30_000,
+                "baseline_median_ns": 20_000,
+                "difference_ns": 10_000,
+                "operations_count": 5,
+                "slowdown_ratio": 1.5,
             }
         ],
         scaling.TABLE: [
             {
-                **{"run_id": "family-1", "family": "model=Any|dtype=float32", "regime": REGIME, "axis": "world_size"},
-                **{"tee_run_id": run, "axis_number": float(ranks), "toll_ns": added, "slowdown_ratio": ratio},
-                **{"slope_ns": 25 * MS, "slope_low_ns": 10 * MS, "slope_high_ns": 40 * MS, **MEASURED},
+                "run_id": "family-1",
+                "family": "model=Any|dtype=float32",
+                "regime": REGIME,
+                "axis": "world_size",
+                "tee_run_id": run,
+                "axis_number": float(ranks),
+                "toll_ns": added,
+                "slowdown_ratio": ratio,
+                "slope_ns": 25 * MS,
+                "slope_low_ns": 10 * MS,
+                "slope_high_ns": 40 * MS,
+                **MEASURED,
             }
         ],
         attested_runs.TABLE: [{"run_id": run, "regime": REGIME, "verdict": "as it claims", **MEASURED}],
         nonce_budgets.TABLE: [
             {
-                **{"run_id": run, "key_scope": "rank 0 to the next", "sealed_message_count": 40, **MEASURED},
-                **{"limit_count": 1 << 32, "used_fraction": 40 / (1 << 32)},
+                "run_id": run,
+                "key_scope": "rank 0 to the next",
+                "sealed_message_count": 40,
+                **MEASURED,
+                "limit_count": 1 << 32,
+                "used_fraction": 40 / (1 << 32),
             }
         ],
         rejects.TABLE: [{"run_id": run, "level": "file", "source_sha256": "1" * 64, "reason": "No reader takes it."}],

@@ -1,4 +1,4 @@
-"""Whatever rows of the declared schema come: a specification is JSON, a picture well formed, a table has no raw HTML."""
+"""Whatever rows of the declared schema come: JSON for a browser, a well-formed picture, a table without raw HTML."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 from typing import TYPE_CHECKING
@@ -180,7 +181,7 @@ def test_it_is_read_by_heading_by_key_and_by_ear(browser: Browser, file: Path) -
     levels = [
         int(tag[1]) for tag in found.page.locator("h1, h2, h3").evaluate_all("all => all.map(one => one.tagName)")
     ]
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
     for chart in found.page.locator(".chart").all():
         assert len(chart.get_attribute("aria-label") or "") > 20
     assert found.page.locator("figure details table").count() == FIGURES
@@ -226,7 +227,7 @@ def test_the_same_answers_give_the_same_bytes(file: Path) -> None:
 
 
 def test_an_empty_lake_has_a_page_that_says_so(browser: Browser, tmp_path: Path) -> None:
-    made = page(dict.fromkeys(answers(), []), VERSIONS)
+    made = page({key: [] for key in answers()}, VERSIONS)
     file = tmp_path / "empty.html"
     file.write_text(made.html, "utf-8")
     found = opened(browser, file, has_script=False)
