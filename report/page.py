@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from report import drawing, sections
 from report.drawing import specification
-from report.markup import Markup, data, element, joined
+from report.markup import Markup, data, element, joined, table
 from report.units import counted, legible
 
 if TYPE_CHECKING:
@@ -157,5 +157,5 @@ def _behind(found: Figure) -> Markup:
     return element(
         "details",
         element("summary", f"The {counted(len(lines), 'value')} behind this figure"),
-        sections.table(found.title, columns, lines),
+        table(found.title, columns, lines),
     )

@@ -116,10 +116,10 @@ def _verdicts(tables: Tables) -> Iterator[Markup]:
             class_="pair",
             data_run=legible(row["run_id"]),
         )
-    alone = [row for row in tables["gold.pairs"] if row["reason"]]
-    for row in alone:
-        told = f"{row['run_id']} has no twin to be compared with: {row['reason']}"
-        yield element("p", told, class_="note", data_run=legible(row["run_id"]))
+    for row in tables["gold.pairs"]:
+        if row["reason"]:
+            alone = f"{row['run_id']} has no twin to be compared with: {row['reason']}"
+            yield element("p", alone, class_="note", data_run=legible(row["run_id"]))
     if not tables["gold.pairs"]:
         yield element("p", "No run here claims a TEE, so there is nothing to compare.", class_="lead")
 

@@ -38,12 +38,12 @@ def scaling(rows: Sequence[Row]) -> Figure:
 
 
 def _spec(shown: Sequence[Row], panels: int) -> Row:
-    x = {"field": "place", "type": "quantitative", "title": None, "scale": {"zero": False, "padding": 24}}
+    x: Row = {"field": "place", "type": "quantitative", "title": None, "scale": {"zero": False, "padding": 24}}
     x["axis"] = {"tickMinStep": 1, "tickCount": 4, "grid": False, "format": "~g"}
     y = {"field": "toll", "type": "quantitative", "title": "toll, ms a step", "axis": {"tickCount": 5}}
-    beside = {name: {"expr": f"datum.{name}"} for name in ("align", "dx", "dy")}
-    fan = {"type": "area", "color": NOISE, "opacity": 1, "clip": True}
-    line = {"type": "line", "color": BLUE, "strokeDash": [5, 4], "strokeWidth": 1.5, "clip": True}
+    beside: Row = {name: {"expr": f"datum.{name}"} for name in ("align", "dx", "dy")}
+    fan = {"type": "area", "color": NOISE, "opacity": 1}
+    line = {"type": "line", "color": BLUE, "strokeDash": [5, 4], "strokeWidth": 1.5}
     layers = [
         drawn("fan_low", fan, x=x, y={**y, "field": "fan_low"}, y2={"field": "fan_high"}),
         {
