@@ -64,5 +64,5 @@ def scripts() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that needs no network."""
     import vl_convert
 
-    bundle: str = vl_convert.javascript_bundle(None, vl_version=_VERSION)
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", _VERSION)
     return bundle

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lake.tables import Table
     from report.figure import Row
 
-_MOST_NAME, _LEAST_PLOT, _SIDE = 34, 20, 34
+_MOST_NAME, _LEAST_PLOT, _SIDE = 48, 20, 30
 _FILLS = "█▓▒░▞▚╬#=+-"
 
 
@@ -40,10 +40,11 @@ def plot(table: Table, rows: pa.Table, width: int) -> list[str] | None:
     if not any("run" in row for row in found.rows):
         lines = [found.title, *(str(row["value"]) for row in found.rows)]
         return [line[:width] for line in lines]
-    names = [row.get("label") or row.get("group") or "" for row in found.rows]
+    names = [_named(row) for row in found.rows]
     name = min(_MOST_NAME, max(map(len, names), default=0))
     room = max(_LEAST_PLOT, width - name - _SIDE - 4)
-    lines = [found.title, found.subtitle, "", *draw(found.rows, name, room), *found.notes]
+    said = [line for text in (found.title, found.subtitle) for line in wrap(text, width)]
+    lines = [*said, "", *draw(found.rows, name, room), *(line for note in found.notes for line in wrap(note, width))]
     return [line[:width].replace("\N{NO-BREAK SPACE}", " ").rstrip() for line in lines]
 
 
@@ -63,7 +64,7 @@ def _intervals(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
             cells[first : last + 1] = "─" * (last + 1 - first)
         if "at" in row:
             cells[place(row["at"])] = "●"
-        yield f"{_cut(row['label'], name)}  {''.join(cells)}  {row['value']:>7} {row['evidence']}"
+        yield f"{_cut(_named(row), name)}  {''.join(cells)}  {row['value']:>7} {row['evidence']}"
     yield f"{'':{name}}  {_axis(low, high, room)}"
 
 
@@ -119,6 +120,12 @@ def _bars(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
 def _axis(low: float, high: float, room: int) -> str:
     left, right = f"{low:.3g}×", f"{high:.3g}×"  # noqa: RUF001
     return f"{left}{right:>{max(room - len(left), len(right) + 1)}}"
+
+
+def _named(row: Row) -> str:
+    """What a line is called; an operation by its run as well."""
+    label = str(row.get("label") or row.get("group") or "")
+    return f"{row['run']}: {label}" if row.get("under") == row.get("run") and row.get("run") else label
 
 
 def _cut(text: str, most: int) -> str:
