@@ -76,7 +76,7 @@ def _waterfall(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
         yield panel
         for row in of:
             if "end" not in row:
-                yield f"{_cut(row['label'], name)}  {row['unseen']}, {row['evidence']}"
+                yield f"{_cut(row['label'], name)}  {row['unseen']}"
                 continue
             first, last = sorted(round(row[key] / most * room) for key in ("start", "end"))
             fill = {"mean step": "█", "takes longer": "▓", "takes less": "░"}[row["kind"]]

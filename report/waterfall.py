@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from report.colours import BAD, FAINT, GREEN, MUTED, RED, WORDS
+from report.colours import FAINT, GREEN, MUTED, RED, WORDS
 from report.figure import Figure, Row, across, drawn, legend, more, ms, words
 from report.units import change, duration, finite, legible, number
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MOST_PAIRS = 12
-_PLOT, _SIDE = 260, 124
+_ALONE, _BESIDE, _SIDE = 420, 214, 116
 _KINDS = [("mean step", FAINT), ("takes longer", RED), ("takes less", GREEN)]
 _TWIN, _TEE = "step of the twin", "step in the TEE"
 
@@ -38,22 +38,23 @@ def _spec(shown: Sequence[Row], panels: int) -> Row:
     order = list(dict.fromkeys(row["label"] for row in shown))
     order = [_TWIN, *(label for label in order if label not in {_TWIN, _TEE}), _TEE]
     used = [(name, colour) for name, colour in _KINDS if any(row.get("kind") == name for row in shown)]
+    plot = _ALONE if panels == 1 else _BESIDE
     x = across("start", "ms a step", axis={"tickCount": 4, "title": None})
     layers = [
         drawn("end", {"type": "bar", "height": 13}, x=x, x2={"field": "end"}, color=legend("kind", used)),
         drawn("end", {"type": "tick", "color": FAINT, "thickness": 1, "size": 21}, x={**x, "field": "end"}),
-        words("value", _PLOT + 8 + _SIDE, _SIDE, align="right"),
-        words("unseen", 6, _PLOT + _SIDE, colour=MUTED),
-        words("doubt", _PLOT + 16 + _SIDE, 60, colour=BAD),
+        words("value", plot + 8 + _SIDE, _SIDE, align="right"),
+        words("unseen", 6, plot + _SIDE, colour=MUTED),
+        words("doubt", plot + 16 + _SIDE, 84, colour=MUTED),
     ]
-    axis = {"title": None, "domain": False, "ticks": False, "labelLimit": 150, "labelPadding": 8}
+    axis = {"title": None, "domain": False, "ticks": False, "labelLimit": 130, "labelPadding": 8}
     return {
         "facet": {"field": "panel", "type": "nominal", "title": None, "sort": None},
         "columns": 1 if panels == 1 else 2,
         "spacing": {"row": 26, "column": 30},
         "resolve": {"scale": {"x": "independent"}, "axis": {"x": "independent", "y": "independent"}},
         "spec": {
-            "width": _PLOT,
+            "width": plot,
             "height": {"step": 19},
             "encoding": {"y": {"field": "label", "type": "nominal", "sort": order, "axis": axis}},
             "layer": layers,
@@ -71,20 +72,25 @@ def _pair(parts: list[Row]) -> Iterator[Row]:
     if not parts:
         return
     first, start = parts[0], sum(row["baseline_step_ns"] for row in known)
+    evidence = _weakest(known)
     common = {
         "run": legible(first["run_id"]),
-        "panel": f"{legible(first['run_id'])} ({legible(first['regime'])})",
+        "panel": f"{legible(first['run_id'])} ({legible(first['regime'])}), {evidence}",
         "cells": f"{number(first['cells_count'])} ranks × steps",  # noqa: RUF001
     }
-    evidence = _weakest(known)
     yield {**common, **_total(_TWIN, start, evidence)}
     running = start
     for row in parts:
         if row not in known:
             told = legible(row["reason"] or "not observed")
-            yield {**common, "label": WORDS[row["part"]], "unseen": told, "evidence": row["evidence"]}
+            yield {
+                **common,
+                "label": WORDS[row["part"]],
+                "unseen": f"{told}, {row['evidence']}",
+                "evidence": row["evidence"],
+            }
             continue
-        yield {**common, **_part(row, running)}
+        yield {**common, **_part(row, running), **_doubt(row["evidence"], evidence)}
         running += row["delta_ns"]
     yield {**common, **_total(_TEE, running, evidence)}
 
@@ -100,7 +106,6 @@ def _total(label: str, amount: int, evidence: str) -> Row:
         "value": told,
         "told": told,
         "evidence": evidence,
-        **_doubt(evidence),
     }
 
 
@@ -116,7 +121,6 @@ def _part(row: Row, running: int) -> Row:
         "value": f"{change(delta)}{share}",
         "told": f"{duration(row['baseline_step_ns'])} to {duration(row['step_ns'])}, {change(delta)}{share}",
         "evidence": row["evidence"],
-        **_doubt(row["evidence"]),
     }
 
 
@@ -126,9 +130,9 @@ def _share(fraction: float) -> str:
     return told if fraction == 0 or not told.strip("−").startswith("0 ") else "<1 %"  # noqa: RUF001
 
 
-def _doubt(evidence: str) -> Row:
-    """Measured is the rule here, and said in the title; what is not stands beside its number."""
-    return {} if evidence == "measured" else {"doubt": evidence}
+def _doubt(evidence: str, weakest: str) -> Row:
+    """The heading of a panel says how well the weakest of it is known; a part that is known otherwise says so."""
+    return {} if evidence == weakest else {"doubt": evidence}
 
 
 def _weakest(known: list[Row]) -> str:

@@ -13,7 +13,7 @@ from bronze import source_files
 from gold import pairs
 from lake.errors import EvidenceRejected, SourceUnavailable
 from pipelines import report
-from silver import rejects, runs
+from silver import runs
 from tests.serving import COMMAND, ROOT
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ def test_every_verdict_of_the_lake_is_a_sentence_of_the_page(recorded: Lake, htm
 
 
 def test_sealed_columns_and_names_of_files_stay_out_of_it(recorded: Lake, html: str) -> None:
-    sealed = recorded.scan(rejects.TABLE).select("label").drop_nulls().collect().to_series()
+    columns = [column.name for column in runs.TABLE.sealed]
+    rows = recorded.scan(runs.TABLE).select(columns).collect().to_dicts()
+    sealed = {value for row in rows for value in row.values() if value is not None}
     names = recorded.scan(source_files.TABLE).select("file_name").collect().to_series()
     digests = recorded.scan(source_files.TABLE).select("source_sha256").drop_nulls().collect().to_series()
     assert len(sealed) > 0

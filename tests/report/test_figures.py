@@ -127,7 +127,7 @@ def test_a_part_that_one_side_could_not_see_has_words_and_no_piece() -> None:
     unseen = {"evidence": "unobservable", "reason": "not observed in the run"}
     found = drawn(toll_breakdown.TABLE, part(0, "compute", None, None, **unseen), part(10, "unattributed", 80, 90))
     (row,) = marks(found, label="compute kernels")
-    assert row["unseen"] == "not observed in the run"
+    assert row["unseen"] == "not observed in the run, unobservable"
     assert "end" not in row
 
 
