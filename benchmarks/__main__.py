@@ -28,7 +28,7 @@ Cost = tuple[float, float, float]
 
 _ROOT = Path(__file__).parent.parent
 _CACHE = Path(__file__).parent / ".cache"
-_RECORDING = _ROOT / "samples" / "resnet50-tee-w2" / "resnet50-tee-w2-r0.json.gz"
+_RECORDING = _ROOT / "samples" / "resnet50-sealed-w2" / "resnet50-sealed-w2-r0.json.gz"
 
 
 def main() -> None:

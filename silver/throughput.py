@@ -18,6 +18,12 @@ _STARTS = {"epoch_start": "epoch", "step_start": "step", "train_step_start": "st
 _ENDS = {
     f"{key.removesuffix('start')}{end}": period for key, period in _STARTS.items() for end in ("stop", "end", "finish")
 }
+# What the collector says of a step, and why such a step is no sample of training at its own pace.
+_PHASES = {
+    "warmup": "its log calls it warm-up",
+    "settling": "the profiler was starting",
+    "recorded": "the profiler was on, and the log times other steps without it",
+}
 # No rate and no loss is beyond it; what is not a number compares as larger than any on every engine.
 _LARGEST = 1e300
 
@@ -70,7 +76,7 @@ _OF_ONE = ["source_sha256", "period"]
 _COLUMNS = [
     *("run_id", "source_sha256", "ordinal", "record", "period", "epoch_number", "step_number", "ts_ns", "end_ns"),
     *("duration_ns", "duration_source", "samples_per_second", "tokens_per_second", "batch_size", "loss_number"),
-    "_fault",
+    *("phase", "_fault"),
 ]
 
 
@@ -81,6 +87,7 @@ def conform(training_log: Frame, sources: Frame, runs: Frame) -> Frame:
     rows = rows.join(ranks, on="source_sha256", how="left").with_columns(rank=nw.col("rank").fill_null(0))
     rows = _numbered(rows).with_columns(_log=nw.concat_str(nw.col("source_sha256"), nw.col("period")))
     rows = warmed(_paced(rows), runs, "_log", "period_ordinal", "_pace", "log", nw.col("period") == "step")
+    rows = _at_its_own_pace(rows)
     has_rate = ~nw.col("samples_per_second").is_null() | ~nw.col("tokens_per_second").is_null()
     has_time = ~nw.col("duration_ns").is_null()
     is_told = has_rate | (has_time & (nw.col("duration_source") != "difference")).fill_null(False)
@@ -104,7 +111,8 @@ def _records(log: Frame) -> Frame:
     has_steps = ~nw.col("step_number").max().over("source_sha256").is_null()
     is_step = ~nw.col("step_number").is_null() | (nw.col("epoch_number").is_null() & nw.col("_has_steps"))
     rows = rows.with_columns(_has_steps=has_steps).with_columns(
-        period=nw.when(is_step).then(nw.lit("step")).otherwise(nw.lit("epoch")), end_ns=nw.col("ts_ns")
+        period=nw.when(is_step).then(nw.lit("step")).otherwise(nw.lit("epoch")),
+        end_ns=nw.coalesce(nw.col("ts_ns"), nw.col("began_ns") + nw.col("duration_ns")),
     )
     rows = rows.with_columns(_since_ns=nw.col("end_ns") - nw.col("end_ns").shift(1).over(*_OF_ONE, order_by="ordinal"))
     is_told = ~nw.col("duration_ns").is_null()
@@ -116,7 +124,7 @@ def _records(log: Frame) -> Frame:
     )
     rows = _believed(rows)
     return rows.with_columns(
-        ts_ns=nw.col("end_ns") - nw.col("duration_ns"),
+        ts_ns=nw.coalesce(nw.col("began_ns"), nw.col("end_ns") - nw.col("duration_ns")),
         samples_per_second=_if_rate("samples_per_second"),
         tokens_per_second=_if_rate("tokens_per_second"),
         loss_number=nw.when(nw.col("loss_number").is_between(-_LARGEST, _LARGEST)).then(nw.col("loss_number")),
@@ -165,6 +173,17 @@ def _believed(rows: Frame) -> Frame:
 def _if_rate(column: str) -> nw.Expr:
     """A rate that can be divided by: positive and finite, or null."""
     return nw.when((nw.col(column) > 0) & (nw.col(column) < _LARGEST)).then(nw.col(column))
+
+
+def _at_its_own_pace(rows: Frame) -> Frame:
+    """Leave out of pairs what the loop itself calls warm-up, and what a profiler slowed where other steps went without."""
+    rows = rows.with_columns(_bare=flag((nw.col("phase") == "bare").fill_null(False)).max().over(*_OF_ONE))
+    said: nw.Expr = nw.col("warmup_reason")
+    for phase, reason in _PHASES.items():
+        is_so = nw.col("phase") == phase
+        is_so = is_so & (nw.col("_bare") == 1) if phase == "recorded" else is_so
+        said = nw.when(is_so).then(nw.lit(reason)).otherwise(said)
+    return rows.with_columns(warmup_reason=said).with_columns(is_warmup=~nw.col("warmup_reason").is_null())
 
 
 def _numbered(rows: Frame) -> Frame:

@@ -64,6 +64,30 @@ def test_steps_that_the_manifest_calls_warm_up_are(found: Silver) -> None:
     ]
 
 
+def step(number: int, phase: str, **fields: Any) -> Row:
+    """A step as the collector writes it down: one a second, each of half a second."""
+    return logged(step_number=number, phase=phase, began_ns=number * S, duration_ns=S // 2, **fields)
+
+
+@pytest.mark.given(
+    *(step(at, phase) for at, phase in enumerate(("warmup", "bare", "bare", "settling", "recorded"))),
+    run(warmup_steps_count=0),
+)
+def test_only_steps_at_their_own_pace_count_where_the_log_says_which_are(found: Silver) -> None:
+    assert found.rows("throughput", "period_number", "ts_ns", "end_ns", "warmup_reason") == [
+        (0, 0, S // 2, "its log calls it warm-up"),
+        (1, S, S + S // 2, None),
+        (2, 2 * S, 2 * S + S // 2, None),
+        (3, 3 * S, 3 * S + S // 2, "the profiler was starting"),
+        (4, 4 * S, 4 * S + S // 2, "the profiler was on, and the log times other steps without it"),
+    ]
+
+
+@pytest.mark.given(step(0, "warmup"), step(1, "recorded"), step(2, "recorded"), run(warmup_steps_count=0))
+def test_steps_under_a_profiler_count_where_there_are_no_others(found: Silver) -> None:
+    assert found.rows("throughput", "is_warmup") == [(True,), (False,), (False,)]
+
+
 @pytest.mark.given(epoch(1, 9.0), epoch(2, 9.0), epoch(2, 9.0), epoch(None, 9.0))
 def test_numbers_that_repeat_or_are_missing_give_way_to_places(found: Silver) -> None:
     assert found.rows("throughput", "period_number", "numbered_by", "epoch_number") == [
