@@ -53,6 +53,12 @@ def peak_bytes() -> int:
     return 1024 * next(int(line.split()[1]) for line in told if line.startswith("VmHWM:"))
 
 
+def moved_bytes() -> dict[str, int]:
+    """What this process asked the system to read and to write, whatever lay in the disk's cache."""
+    told = dict(line.split(": ") for line in Path("/proc/self/io").read_text("utf-8").splitlines())
+    return {"asked_bytes": int(told["rchar"]), "written_bytes": int(told["wchar"])}
+
+
 def median(values: Sequence[float]) -> float:
     """The middle one."""
     return statistics.median(values)

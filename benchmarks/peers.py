@@ -33,7 +33,15 @@ class Peer:
             print(f"installing {self.name} {self.version} …", file=sys.stderr)
             subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True)
             wanted = f"{self.name}=={self.version}"
-            pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wanted]
+            pip = [
+                str(home / "bin" / "python"),
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                wanted,
+            ]
             subprocess.run(pip, check=True)
             (home / "ready").touch()
         return home / "bin" / "python"

@@ -7,7 +7,7 @@ import os
 import sys
 
 from assets import bronze, gold, silver
-from benchmarks.measuring import peak_bytes
+from benchmarks.measuring import moved_bytes, peak_bytes
 from gold import kernel_breakdown, trace_summary
 from lake.engines import engine
 from lake.landing_zone import LandingZone
@@ -23,12 +23,14 @@ def main(*words: str) -> None:
     run_ids, _ = zone.run_ids()
     run_id = os.environ.get("BENCHMARK_RUN") or run_ids[0]
     chosen = os.environ.get("BENCHMARK_ENGINE", "polars")
+    before = moved_bytes()
     if "bronze" in tiers:
         bronze.materialise(lake, zone, run_id, places.limits)
     if "silver" in tiers:
         silver.materialise(lake, run_id, engine(chosen))
     if "gold" in tiers:
         gold.materialise(lake, run_id, engine(chosen))
+    moved = {name: value - before[name] for name, value in moved_bytes().items()}
     answers = {}
     if "gold" in tiers:
         (first, *_) = lake.scan(trace_summary.TABLE, [run_id]).sort("rank").collect().to_dicts()
@@ -40,7 +42,7 @@ def main(*words: str) -> None:
             "kernels_us": float(kernels["total_ns"].sum()) / 1e3,
             "gpu_events": first["gpu_events"],
         }
-    print(json.dumps({"peak_bytes": peak_bytes(), **answers}))
+    print(json.dumps({"peak_bytes": peak_bytes(), **moved, **answers}))
 
 
 if __name__ == "__main__":
