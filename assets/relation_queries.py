@@ -45,6 +45,18 @@ _QUERIES = {
         FROM found LEFT JOIN told USING (run_id, source_sha256)
         WHERE rows_count IS NULL OR found_count > rows_count OR (format <> 'job_log' AND found_count < rows_count)
         ORDER BY run_id, source_sha256""",
+    "kept_records": """
+        WITH rows AS (
+            SELECT run_id, source_sha256 FROM bronze.nsys_events
+            UNION ALL SELECT run_id, source_sha256 FROM bronze.training_log
+            UNION ALL SELECT run_id, source_sha256 FROM bronze.collective_records
+            UNION ALL SELECT run_id, source_sha256 FROM bronze.device_samples
+            UNION ALL SELECT run_id, source_sha256 FROM bronze.attestations),
+        found AS (SELECT run_id, source_sha256, count(*) AS found_count FROM rows GROUP BY run_id, source_sha256)
+        SELECT run_id, source_sha256, rows_count, coalesce(found_count, 0) AS found_count
+        FROM (SELECT * FROM checked WHERE outcome = 'kept') LEFT JOIN found USING (run_id, source_sha256)
+        WHERE rows_count - events_count <> coalesce(found_count, 0)
+        ORDER BY run_id, source_sha256""",
     "stretches": """
         WITH found AS (
             SELECT run_id, source_sha256, count(*) AS found_count FROM checked GROUP BY run_id, source_sha256),

@@ -130,6 +130,13 @@ RELATIONS = (
         for table in formats.TABLES
     ),
     _blocking(
+        source_files.TABLE,
+        "kept_records",
+        "rows_are_in_the_tables",
+        "the tables of records hold as many rows of every source as it says, none of them lost",
+        *formats.TABLES,
+    ),
+    _blocking(
         unreadable.TABLE,
         "stretches",
         "stretches_are_those_that_landed",

@@ -78,6 +78,7 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
         "records_are_those_that_landed",
         1,
     ),
+    "rows told": ("bronze.source_files", first("rows_count", 7), "rows_are_in_the_tables", 1),
     "stretch": ("bronze.unreadable", STRETCH, "stretches_are_those_that_landed", 1),
     "lost count": ("silver.rule_counts", one_fewer_at_the_end, "landed_is_kept_merged_or_rejected", 1),
     "lost span": ("silver.spans", one_fewer, "spans_are_the_events_kept", 1),
