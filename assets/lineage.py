@@ -45,7 +45,7 @@ UPSTREAM: dict[str, tuple[str, ...]] = {
     "silver.crossings": ("silver.spans", "silver.collectives", "bronze.runs"),
     "silver.nonce_budgets": ("silver.crossings",),
     "silver.throughput": ("bronze.training_log", "bronze.source_files", "bronze.runs"),
-    "silver.device_samples": ("bronze.device_samples",),
+    "silver.device_samples": ("bronze.device_samples", "bronze.runs", "silver.steps", "silver.throughput"),
     "silver.attestations": ("bronze.attestations", "silver.steps", "silver.throughput"),
     "silver.runs": (
         "bronze.runs",
@@ -64,12 +64,14 @@ UPSTREAM: dict[str, tuple[str, ...]] = {
     "gold.operation_costs": ("silver.spans",),
     "gold.stragglers": ("silver.collectives", "silver.clock_offsets"),
     "gold.sealing_coverage": ("silver.crossings", "silver.nonce_budgets"),
+    "gold.step_energy": ("silver.device_samples", "silver.steps", "silver.throughput"),
     "gold.attested_runs": ("silver.runs",),
     "gold.pairs": ("silver.runs", "gold.time_breakdown"),
     "gold.step_overhead": ("silver.runs", "gold.time_breakdown"),
     "gold.toll_breakdown": ("silver.runs", "gold.time_breakdown"),
     "gold.operation_overhead": ("silver.runs", "gold.operation_costs", "gold.time_breakdown"),
     "gold.throughput_overhead": ("silver.runs", "silver.throughput", "gold.time_breakdown"),
+    "gold.energy_overhead": ("silver.runs", "gold.step_energy", "gold.time_breakdown"),
     "gold.scaling": ("silver.runs", "gold.time_breakdown", "gold.sealing_coverage", "gold.step_overhead"),
     "gold.published": (),
 }

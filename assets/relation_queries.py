@@ -167,6 +167,16 @@ _QUERIES = {
     "shared": """
         SELECT run_id, match_id FROM checked ANTI JOIN silver.collectives USING (run_id, match_id)
         ORDER BY run_id, match_id""",
+    "powered": """
+        WITH timed AS (
+            SELECT run_id, 'profile' AS timed_by, rank, 'step' AS period, step_number, ts_ns, duration_ns
+            FROM silver.steps
+            UNION ALL
+            SELECT run_id, 'log' AS timed_by, rank, period, period_number AS step_number, ts_ns, duration_ns
+            FROM silver.throughput)
+        SELECT run_id, timed_by, rank, period, step_number, device_id, ts_ns, duration_ns FROM checked
+        ANTI JOIN timed USING (run_id, timed_by, rank, period, step_number, ts_ns, duration_ns)
+        ORDER BY run_id, timed_by, rank, period, step_number, device_id""",
     "paired": """
         SELECT run_id, baseline_run_id FROM checked
         WHERE run_id NOT IN (SELECT run_id FROM silver.runs)

@@ -11,6 +11,7 @@ from bronze import formats, source_files, trace_events, training_log, unreadable
 from bronze import runs as claimed
 from gold import (
     attested_runs,
+    energy_overhead,
     kernel_breakdown,
     launches,
     operation_costs,
@@ -18,6 +19,7 @@ from gold import (
     pairs,
     scaling,
     sealing_coverage,
+    step_energy,
     step_overhead,
     stragglers,
     throughput_overhead,
@@ -84,6 +86,7 @@ _OF_A_RUN = (
     operation_costs.TABLE,
     stragglers.TABLE,
     sealing_coverage.TABLE,
+    step_energy.TABLE,
     attested_runs.TABLE,
 )
 
@@ -235,6 +238,14 @@ RELATIONS = (
         "every collective is one of silver.collectives",
         collectives.TABLE,
     ),
+    _blocking(
+        step_energy.TABLE,
+        "powered",
+        "steps_are_those_of_their_clock",
+        "every step is one of silver.steps or silver.throughput, with its start and duration",
+        steps.TABLE,
+        throughput.TABLE,
+    ),
     *(
         _blocking(
             table,
@@ -250,6 +261,7 @@ RELATIONS = (
             toll_breakdown.TABLE,
             throughput_overhead.TABLE,
             operation_overhead.TABLE,
+            energy_overhead.TABLE,
         )
     ),
     _blocking(

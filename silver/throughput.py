@@ -18,6 +18,8 @@ _STARTS = {"epoch_start": "epoch", "step_start": "step", "train_step_start": "st
 _ENDS = {
     f"{key.removesuffix('start')}{end}": period for key, period in _STARTS.items() for end in ("stop", "end", "finish")
 }
+# What a log may call the steps at its start that are no measure of training, in lower case.
+_WARMING = ("warmup", "warm-up", "warm_up", "settling")
 # No rate and no loss is beyond it; what is not a number compares as larger than any on every engine.
 _LARGEST = 1e300
 
@@ -70,7 +72,7 @@ _OF_ONE = ["source_sha256", "period"]
 _COLUMNS = [
     *("run_id", "source_sha256", "ordinal", "record", "period", "epoch_number", "step_number", "ts_ns", "end_ns"),
     *("duration_ns", "duration_source", "samples_per_second", "tokens_per_second", "batch_size", "loss_number"),
-    "_fault",
+    *("phase", "_fault"),
 ]
 
 
@@ -81,6 +83,7 @@ def conform(training_log: Frame, sources: Frame, runs: Frame) -> Frame:
     rows = rows.join(ranks, on="source_sha256", how="left").with_columns(rank=nw.col("rank").fill_null(0))
     rows = _numbered(rows).with_columns(_log=nw.concat_str(nw.col("source_sha256"), nw.col("period")))
     rows = warmed(_paced(rows), runs, "_log", "period_ordinal", "_pace", "log", nw.col("period") == "step")
+    rows = _phased(rows)
     has_rate = ~nw.col("samples_per_second").is_null() | ~nw.col("tokens_per_second").is_null()
     has_time = ~nw.col("duration_ns").is_null()
     is_told = has_rate | (has_time & (nw.col("duration_source") != "difference")).fill_null(False)
@@ -104,7 +107,8 @@ def _records(log: Frame) -> Frame:
     has_steps = ~nw.col("step_number").max().over("source_sha256").is_null()
     is_step = ~nw.col("step_number").is_null() | (nw.col("epoch_number").is_null() & nw.col("_has_steps"))
     rows = rows.with_columns(_has_steps=has_steps).with_columns(
-        period=nw.when(is_step).then(nw.lit("step")).otherwise(nw.lit("epoch")), end_ns=nw.col("ts_ns")
+        period=nw.when(is_step).then(nw.lit("step")).otherwise(nw.lit("epoch")),
+        end_ns=nw.coalesce(nw.col("ts_ns"), nw.col("began_ns") + nw.col("duration_ns")),
     )
     rows = rows.with_columns(_since_ns=nw.col("end_ns") - nw.col("end_ns").shift(1).over(*_OF_ONE, order_by="ordinal"))
     is_told = ~nw.col("duration_ns").is_null()
@@ -116,7 +120,7 @@ def _records(log: Frame) -> Frame:
     )
     rows = _believed(rows)
     return rows.with_columns(
-        ts_ns=nw.col("end_ns") - nw.col("duration_ns"),
+        ts_ns=nw.coalesce(nw.col("began_ns"), nw.col("end_ns") - nw.col("duration_ns")),
         samples_per_second=_if_rate("samples_per_second"),
         tokens_per_second=_if_rate("tokens_per_second"),
         loss_number=nw.when(nw.col("loss_number").is_between(-_LARGEST, _LARGEST)).then(nw.col("loss_number")),
@@ -152,6 +156,15 @@ def _intervals(log: Frame) -> Frame:
         marks.with_columns(duration_ns=nw.col("end_ns") - nw.col("ts_ns"), duration_source=nw.lit("interval"))
     )
     return marks.with_columns(_fault=nw.coalesce(nw.col("_open"), nw.col("_fault"))).select(_COLUMNS)
+
+
+def _phased(rows: Frame) -> Frame:
+    """A log that names the phases of its run knows its warm-up best."""
+    is_warming = nw.col("phase").str.to_lowercase().is_in(_WARMING).fill_null(False)
+    rows = rows.with_columns(_phases=nw.col("phase").count().over(*_OF_ONE))
+    own = nw.when(is_warming).then(nw.concat_str(nw.lit("its log calls it "), nw.col("phase")))
+    reason = nw.when(nw.col("_phases") > 0).then(own).otherwise(nw.col("warmup_reason"))
+    return rows.with_columns(warmup_reason=reason).with_columns(is_warmup=~nw.col("warmup_reason").is_null())
 
 
 def _believed(rows: Frame) -> Frame:

@@ -27,7 +27,7 @@ def table(*rates: float) -> bytes:
     return ("Timestamps,Epoch,Thput (img/s),Epoch Loss,Bsize\n" + "".join(lines)).encode()
 
 
-JOB = b":::MLLOG {\"key\": \"epoch_start\", \"time_ms\": 1}\nnode:1:1 [0] NCCL INFO CC Off, Multi-GPU CC Off\n"
+JOB = b':::MLLOG {"key": "epoch_start", "time_ms": 1}\nnode:1:1 [0] NCCL INFO CC Off, Multi-GPU CC Off\n'
 
 
 @pytest.mark.parametrize(

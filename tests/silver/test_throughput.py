@@ -53,6 +53,22 @@ def test_the_manifest_counts_steps_so_it_does_not_speak_of_epochs(found: Silver)
 
 
 @pytest.mark.given(
+    *(
+        logged(step_number=at, phase=phase, began_ns=(at + 5) * S, duration_ns=S // 2)
+        for at, phase in enumerate(("Warmup", "settling", "bare", "recorded"))
+    ),
+    run(warmup_steps_count=0),
+)
+def test_a_log_that_names_its_phases_and_when_a_step_began_is_taken_at_its_word(found: Silver) -> None:
+    assert found.rows("throughput", "ts_ns", "end_ns", "duration_source", "warmup_reason") == [
+        (5 * S, 5 * S + S // 2, "told", "its log calls it Warmup"),
+        (6 * S, 6 * S + S // 2, "told", "its log calls it settling"),
+        (7 * S, 7 * S + S // 2, "told", None),
+        (8 * S, 8 * S + S // 2, "told", None),
+    ]
+
+
+@pytest.mark.given(
     *(logged(step_number=number, duration_ns=7 * S) for number in (10, 11, 12)), run(warmup_steps_count=2)
 )
 def test_steps_that_the_manifest_calls_warm_up_are(found: Silver) -> None:
