@@ -10,11 +10,17 @@ from lake.tables import RUN_ID, Table, boolean, float64, int32, int64, text
 from silver.steps import EVIDENCE
 from silver.warming import warmed
 
-PERIODS = ("epoch", "step")
+PERIODS = ("epoch", "step", "block")
 NUMBERINGS = ("number", "place")
 DURATIONS = ("told", "interval", "difference")
 # The intervals of an mllog line that are periods of training, by its key.
-_STARTS = {"epoch_start": "epoch", "step_start": "step", "train_step_start": "step", "iteration_start": "step"}
+_STARTS = {
+    "epoch_start": "epoch",
+    "step_start": "step",
+    "train_step_start": "step",
+    "iteration_start": "step",
+    "block_start": "block",
+}
 _ENDS = {
     f"{key.removesuffix('start')}{end}": period for key, period in _STARTS.items() for end in ("stop", "end", "finish")
 }
@@ -26,14 +32,14 @@ _LARGEST = 1e300
 TABLE = Table(
     tier="silver",
     name="throughput",
-    grain="One row per epoch or step of a training log.",
+    grain="One row per epoch, step or block of epochs of a training log.",
     key=("source_sha256", "ordinal"),
     columns=(
         RUN_ID,
         int32("rank", "Rank that wrote the log, where the file's name says it; else 0.", minimum=0),
         text("source_sha256", "The source file, by the digest of its bytes as they landed."),
         int64("ordinal", "Place of its (first) record among the training records of its source.", minimum=0),
-        text("record", "mllog: a pair of lines; csv: a record of a table.", one_of=RECORDS),
+        text("record", "mllog: a pair of lines, or one that gives a rate; csv: a record of a table.", one_of=RECORDS),
         text("period", "What the row is of.", one_of=PERIODS),
         int64("period_number", "Number of the epoch or step, as numbered_by says.", minimum=0),
         int64("period_ordinal", "Place among those of its source, from 0.", minimum=0),
@@ -78,7 +84,7 @@ _COLUMNS = [
 
 def conform(training_log: Frame, sources: Frame, runs: Frame) -> Frame:
     """Let every record of a table and every interval of a log be one period, timed by what the source itself says."""
-    rows = nw.concat([_records(training_log), _intervals(training_log)])
+    rows = nw.concat([_records(training_log), *_rated(_intervals(training_log), _rates(training_log))])
     ranks = sources.filter(nw.col("outcome") == "kept").select("source_sha256", "rank")
     rows = rows.join(ranks, on="source_sha256", how="left").with_columns(rank=nw.col("rank").fill_null(0))
     rows = _numbered(rows).with_columns(_log=nw.concat_str(nw.col("source_sha256"), nw.col("period")))
@@ -130,10 +136,13 @@ def _records(log: Frame) -> Frame:
 def _intervals(log: Frame) -> Frame:
     """A start with the end that follows it; either alone stays as a row that says so."""
     starts, ends = list(_STARTS), list(_ENDS)
-    of_steps = [key for keys in (_STARTS, _ENDS) for key, period in keys.items() if period == "step"]
+    period = nw.lit("epoch")
+    for name in ("step", "block"):
+        keys = [key for marked in (_STARTS, _ENDS) for key, of in marked.items() if of == name]
+        period = nw.when(nw.col("record_key").is_in(keys)).then(nw.lit(name)).otherwise(period)
     marks = log.filter(nw.col("record") == "mllog", nw.col("record_key").is_in([*starts, *ends]))
     marks = marks.with_columns(
-        period=nw.when(nw.col("record_key").is_in(of_steps)).then(nw.lit("step")).otherwise(nw.lit("epoch")),
+        period=period,
         _end=flag(nw.col("record_key").is_in(ends)),
     )
     of_one = [*_OF_ONE, "namespace", "epoch_number", "step_number"]
@@ -167,6 +176,37 @@ def _phased(rows: Frame) -> Frame:
     return rows.with_columns(warmup_reason=reason).with_columns(is_warmup=~nw.col("warmup_reason").is_null())
 
 
+def _rates(log: Frame) -> Frame:
+    """Lines that give a rate, of the step or epoch that they name; one that names none is a step by its place."""
+    rates = log.filter(nw.col("record") == "mllog", ~nw.col("samples_per_second").is_null())
+    is_epoch = nw.col("step_number").is_null() & ~nw.col("epoch_number").is_null()
+    none = nw.lit(None).cast(nw.Int64)
+    return rates.with_columns(
+        period=nw.when(is_epoch).then(nw.lit("epoch")).otherwise(nw.lit("step")),
+        samples_per_second=_if_rate("samples_per_second"),
+        end_ns=nw.col("ts_ns"),
+        ts_ns=none,
+        duration_ns=none,
+        duration_source=nw.lit(None).cast(nw.String),
+        _fault=nw.lit(None).cast(nw.String),
+    ).select(_COLUMNS)
+
+
+def _rated(intervals: Frame, rates: Frame) -> tuple[Frame, Frame]:
+    """Give an interval the last rate of its number; rates of no interval stay rows of their own."""
+    of_one = ["run_id", "source_sha256", "period", "_own"]
+    intervals, rates = intervals.with_columns(_own=_own_number()), rates.with_columns(_own=_own_number())
+    rates = rates.with_columns(_last=nw.col("ordinal").max().over(*of_one))
+    last = rates.filter(nw.col("ordinal") == nw.col("_last"), ~nw.col("_own").is_null())
+    known = intervals.join(last.select(*of_one, _rate=nw.col("samples_per_second")), on=of_one, how="left")
+    known = known.with_columns(samples_per_second=nw.coalesce(nw.col("samples_per_second"), nw.col("_rate")))
+    return known.select(_COLUMNS), rates.join(intervals.select(*of_one), on=of_one, how="anti").select(_COLUMNS)
+
+
+def _own_number() -> nw.Expr:
+    return nw.when(nw.col("period") == "step").then(nw.col("step_number")).otherwise(nw.col("epoch_number"))
+
+
 def _believed(rows: Frame) -> Frame:
     """A time that runs backwards is a clock's fault: it is left out and said."""
     is_back = (nw.col("duration_ns") < 0).fill_null(False)
@@ -182,8 +222,7 @@ def _if_rate(column: str) -> nw.Expr:
 
 def _numbered(rows: Frame) -> Frame:
     """Number the periods of a log by their own numbers where those are distinct, else by place."""
-    own = nw.when(nw.col("period") == "step").then(nw.col("step_number")).otherwise(nw.col("epoch_number"))
-    rows = numbered(rows.with_columns(_own=own), "_place", _OF_ONE, "ordinal")
+    rows = numbered(rows.with_columns(_own=_own_number()), "_place", _OF_ONE, "ordinal")
     is_odd = nw.col("_own").is_null() | (nw.col("_own") < 0).fill_null(False)
     rows = rows.with_columns(
         period_ordinal=nw.col("_place") - 1,

@@ -126,6 +126,28 @@ def test_an_interval_is_a_start_with_its_end_and_either_alone_says_so(found: Sil
     ]
 
 
+@pytest.mark.given(
+    mark("block_start", 1, epoch_number=1),
+    mark("throughput", 2, epoch_number=1, samples_per_second=90.0),
+    mark("tracked_stats", 3, step_number=100, samples_per_second=95.0),
+    mark("tracked_stats", 4, step_number=200, samples_per_second=float("nan")),
+    mark("block_stop", 5, epoch_number=1),
+    mark("epoch_start", 6, epoch_number=2),
+    mark("throughput", 7, epoch_number=2, samples_per_second=80.0),
+    mark("throughput", 8, epoch_number=2, samples_per_second=81.0),
+    mark("epoch_stop", 9, epoch_number=2),
+)
+def test_blocks_are_periods_and_rates_are_those_of_the_epoch_or_step_that_they_name(found: Silver) -> None:
+    columns = ("period", "period_number", "samples_per_second", "duration_ns", "evidence")
+    assert found.rows("throughput", *columns) == [
+        ("block", 1, None, 4 * S, "measured"),
+        ("epoch", 1, 90.0, None, "measured"),
+        ("step", 100, 95.0, None, "measured"),
+        ("step", 200, None, None, "unobservable"),
+        ("epoch", 2, 81.0, 3 * S, "measured"),
+    ]
+
+
 @pytest.mark.given(*(mark(f"epoch_{what}", at) for at, what in ((1, "start"), (3, "stop"), (4, "start"), (9, "stop"))))
 def test_intervals_without_numbers_are_paired_in_turn(found: Silver) -> None:
     assert found.rows("throughput", "period_number", "numbered_by", "duration_ns") == [
