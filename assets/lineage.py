@@ -12,6 +12,7 @@ UPSTREAM: dict[str, tuple[str, ...]] = {
     "bronze.collective_records": (LANDING,),
     "bronze.device_samples": (LANDING,),
     "bronze.attestations": (LANDING,),
+    "bronze.copy_rates": (LANDING,),
     "bronze.unreadable": (LANDING,),
     "bronze.source_files": (LANDING,),
     "bronze.runs": (LANDING,),

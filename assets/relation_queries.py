@@ -51,7 +51,8 @@ _QUERIES = {
             UNION ALL SELECT run_id, source_sha256 FROM bronze.training_log
             UNION ALL SELECT run_id, source_sha256 FROM bronze.collective_records
             UNION ALL SELECT run_id, source_sha256 FROM bronze.device_samples
-            UNION ALL SELECT run_id, source_sha256 FROM bronze.attestations),
+            UNION ALL SELECT run_id, source_sha256 FROM bronze.attestations
+            UNION ALL SELECT run_id, source_sha256 FROM bronze.copy_rates),
         found AS (SELECT run_id, source_sha256, count(*) AS found_count FROM rows GROUP BY run_id, source_sha256)
         SELECT run_id, source_sha256, rows_count, coalesce(found_count, 0) AS found_count
         FROM (SELECT * FROM checked WHERE outcome = 'kept') LEFT JOIN found USING (run_id, source_sha256)

@@ -1,4 +1,4 @@
-"""Secrets planted wherever a person may leave one: none is found in silver or gold, nor in what commands say of them."""
+"""Secrets planted wherever a person may leave one: none is in silver or gold, nor in what commands say of them."""
 
 from __future__ import annotations
 
