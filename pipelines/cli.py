@@ -332,6 +332,7 @@ _TOLD = {
     "bronze.collective_records": "collective records",
     "bronze.device_samples": "readings",
     "bronze.attestations": "tokens",
+    "bronze.copy_rates": "copy rates",
     "silver.spans": "spans",
     "silver.crossings": "crossings",
     "gold.time_breakdown": "steps",
@@ -344,6 +345,7 @@ _UNCOMMON = {
     "bronze.collective_records",
     "bronze.device_samples",
     "bronze.attestations",
+    "bronze.copy_rates",
 }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gold import (
     attested_runs,
+    energy_overhead,
     kernel_breakdown,
     launches,
     operation_costs,
@@ -17,6 +18,7 @@ from gold import (
     published,
     scaling,
     sealing_coverage,
+    step_energy,
     step_overhead,
     stragglers,
     throughput_overhead,
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 # The most telling columns of a table, in the order in which a person asks for them; all of them where none are named.
 TELLING: dict[str, tuple[str, ...]] = {
     attested_runs.TABLE.full_name: ("run_id", "verdict", "regime", "cc_mode", "conflicts", "evidence", "reason"),
+    energy_overhead.TABLE.full_name: (
+        *("run_id", "baseline_run_id", "energy_j", "baseline_energy_j", "difference_j", "energy_ratio"),
+        *("energy_low_ratio", "energy_high_ratio", "steps_count", "verdict_class", "evidence", "reason"),
+    ),
     kernel_breakdown.TABLE.full_name: (
         *("run_id", "name", "kind", "total_ns", "share_fraction"),
         *("kernels_count", "p50_ns", "p99_ns", "evidence"),
@@ -65,6 +71,10 @@ TELLING: dict[str, tuple[str, ...]] = {
     sealing_coverage.TABLE.full_name: (
         *("run_id", "boundary", "regime", "promised_bytes", "sealed_bytes", "covered_bytes_fraction"),
         *("promised_message_count", "sealed_message_count", "violations_count", "evidence", "reason"),
+    ),
+    step_energy.TABLE.full_name: (
+        *("run_id", "timed_by", "rank", "step_number", "device_id", "duration_ns", "energy_j", "mean_power_w"),
+        *("samples_count", "sampling_ns", "evidence", "reason"),
     ),
     step_overhead.TABLE.full_name: (
         *("run_id", "baseline_run_id", "verdict", "slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio"),

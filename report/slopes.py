@@ -23,6 +23,7 @@ _SPEAKING = ("model", "dtype", "parallelism", "backend", "gpu", "host_cpu")
 def scaling(rows: Sequence[Row]) -> str:
     """One panel per family, regime and axis; the slope is dashed, since it is modelled, and fanned out where known."""
     drawing = Drawing("How the toll grows", "median step less that of the twin; points measured, dashed line modelled")
+    rows = [row for row in rows if row["axis"] in _AXES]  # what must be sealed follows from these
     known = [row for row in rows if finite(row["axis_number"])]
     panels = [list(of) for _, of in groupby(known, key=lambda row: (row["run_id"], row["regime"], row["axis"]))]
     for panel in panels[:MOST_FAMILIES]:

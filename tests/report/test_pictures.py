@@ -9,6 +9,7 @@ import pytest
 from assets import gold
 from gold import (
     attested_runs,
+    energy_overhead,
     kernel_breakdown,
     launches,
     operation_costs,
@@ -17,6 +18,7 @@ from gold import (
     published,
     scaling,
     sealing_coverage,
+    step_energy,
     step_overhead,
     stragglers,
     time_breakdown,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from lake.tables import Table
 
 MS = 1_000_000
-ROWS_ALONE = (pairs.TABLE, operation_costs.TABLE, operation_overhead.TABLE)
+ROWS_ALONE = (pairs.TABLE, operation_costs.TABLE, operation_overhead.TABLE, step_energy.TABLE, energy_overhead.TABLE)
 PICTURED = {table.full_name: table for table in gold.TABLES if table not in ROWS_ALONE}
 # Two runs, a pair, are enough to read in a diff; what spans runs is drawn whole.
 PAIR = ["resnet50-plain-w2", "resnet50-sealed-w2"]
