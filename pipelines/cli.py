@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lake.errors import EvidenceRejected, LakeError
+from pipelines.snapshot_commands import snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -211,6 +212,9 @@ def query_lake(
             show.draw(*answer.first(most), _console(), answer.sealed)
         else:
             show.write(answer.rows(most), form, sys.stdout.buffer)
+
+
+main.add_command(snapshots)
 
 
 @main.group()
