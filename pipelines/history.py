@@ -95,7 +95,7 @@ class Repository:
             if shared is None:
                 raise EvidenceRejected(f"{name} and HEAD have no commit in common here", self._advice())
             if shared != head or revision is not None:
-                return Base(shared, f"where HEAD left {name}")
+                return Base(shared, name if shared == other else f"where HEAD left {name}")
         parent = self._try("rev-parse", "--verify", "--quiet", "HEAD~1^{commit}")
         if parent is not None:
             return Base(parent, "HEAD~1")

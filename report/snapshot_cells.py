@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from report.snapshot_text import Key, Move
 
 _LONGEST_TEXT = 120
-_UNITS: dict[str, Callable[[Any], str]] = {"ns": duration, "bytes": size, "fraction": percent, "ratio": ratio}
+MINUS = "\N{MINUS SIGN}"
+_LONGEST_NAME = 90
+_TINY = 0.0001
+_UNITS: dict[str, Callable[[Any], str]] = {"ns": duration, "bytes": size, "ratio": ratio}
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # Numbers that stand for a place or a moment: their mean says nothing, and in a unit they cannot be told apart.
 _PLACES = re.compile(r"(.*_)?(ts_ns|ordinal|rank|number|id)")
@@ -44,12 +47,12 @@ def signed(fraction: float | None) -> str:
         return NOTHING
     if math.isinf(fraction):
         return "from 0"
-    return f"+{percent(fraction)}" if fraction > 0 else percent(fraction)
+    return f"+{_percent(fraction)}" if fraction > 0 else _percent(fraction)
 
 
 def label(key: Key) -> str:
-    """A row by the values of its key; digests are cut."""
-    return inert(", ".join("null" if value is None else _short(value) for value in key))
+    """A row by the values of its key; digests and long names are cut."""
+    return inert(", ".join("null" if value is None else _middle(_short(value)) for value in key if value != ""))
 
 
 def both(move: Move) -> tuple[str, str]:
@@ -62,18 +65,32 @@ def added(move: Move) -> str:
     """What was added, in its unit and with its sign."""
     if move.absolute is None:
         return NOTHING
-    return f"{move.absolute:+,}" if is_place(move.column) else plus(move.absolute, move.column)
+    return f"{move.absolute:+,}".replace("-", MINUS) if is_place(move.column) else plus(move.absolute, move.column)
 
 
 def plus(value: float, column: str) -> str:
-    """A difference in the unit of its column, with its sign."""
+    """A difference in the unit of its column, with its sign; of fractions in points, since percent is the relative."""
     shown = unit(column)(value)
+    if column.endswith("_fraction"):
+        shown = f"{shown.removesuffix(' %')} points"
     return f"+{shown}" if value > 0 else shown
 
 
 def unit(column: str) -> Callable[[Any], str]:
     """How numbers of a column are told: by the unit at the end of its name."""
-    return _UNITS.get(column.rpartition("_")[2], number)
+    last = column.rpartition("_")[2]
+    return _percent if last == "fraction" else _UNITS.get(last, number)
+
+
+def _percent(fraction: float) -> str:
+    """A fraction in percent, however small: a review is of small moves too."""
+    return f"{fraction * 100:.2g} %".replace("-", MINUS) if 0 < abs(fraction) < _TINY else percent(fraction)
+
+
+def _middle(text: str) -> str:
+    """A name without its middle: kernels differ at both ends."""
+    half = _LONGEST_NAME // 2
+    return text if len(text) <= _LONGEST_NAME else f"{text[:half]}…{text[-half:]}"
 
 
 def _short(text: str) -> str:

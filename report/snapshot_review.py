@@ -24,9 +24,9 @@ MOST_CHARACTERS = 60_000
 _ANSWERS = ("gold.step_overhead", "gold.throughput_overhead")
 _MOST_FLIPS = 30
 _HOW = (
-    "Each changed snapshot needs a line in the message of a commit: `Snapshot-Reason: gold.step_overhead: which decision "
-    "moved it, and why the new value is right`. Without a name it speaks for all that its commit touches; what vanishes "
-    "must be named (CONTRIBUTING.md)."
+    "Each changed snapshot needs a line in a commit's message: `Snapshot-Reason: gold.step_overhead: which decision "
+    "moved it, and why the new value is right`. Without a name it speaks for all that its commit touches; what "
+    "vanishes must be named (CONTRIBUTING.md)."
 )
 
 
@@ -124,6 +124,7 @@ def _answer(old: dict[str, str | None], new: dict[str, str | None]) -> str:
         parts = [f"{ratio(slowdown.numbers[0]) if slowdown.numbers else 'no slowdown'} as before"]
     else:
         parts = [f"{' → '.join(both(slowdown))} ({signed(slowdown.relative)})"]
+    parts.append(inert(new.get("evidence") or "evidence not said"))
     classes = [inert(row.get("verdict_class") or "null") for row in (old, new)]
     if classes[0] != classes[1]:
         parts.append(f"**verdict flips: {classes[0]} → {classes[1]}**")
@@ -133,7 +134,7 @@ def _answer(old: dict[str, str | None], new: dict[str, str | None]) -> str:
     paid = [_paid(row) for row in (old, new)]
     if paid[0] != paid[1]:
         names = {row.get("dominant_part") for row in (old, new)}
-        moved = f"most paid for: {paid[0]} → {paid[1]}"
+        moved = f"largest part of it: {paid[0]} → {paid[1]}"
         parts.append(f"**{moved}**" if len(names) > 1 else moved)
     return ", ".join(parts)
 

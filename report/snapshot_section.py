@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FEW, ALL = 10, 1_000_000
 _MOST_COLUMNS = 24
+_MOST_GROUPS = 12
 _LONGEST_LINE = 200
 _MOST_LINES = 40
 _TOO_MANY_LINES = 20_000
@@ -173,40 +174,52 @@ def _table(change: TableChange, most: int) -> Iterator[str]:
         yield f"\nKind of {code(name)}: {inert(old)} → {inert(new)}"
     if not change.moves:
         return
+    if change.evidence:
+        yield f"\nThe rows that moved are {', '.join(f'{inert(what)} ({count:,})' for what, count in change.evidence)}."
     yield "\n| column | rows moved | mean of those rows, before → after | change | relative |\n|---|---:|---|---:|---:|"
-    yield from _columns(change.moves)
+    yield from _columns(change)
     if _is_shifted(change.moves):
         yield "\nIn every row the moved times sum to what they did before: time went from one column to another."
-    shown = sorted(change.moves, key=lambda move: (-move.size, -abs(move.absolute or 0)))[:most]
+    shown = sorted(change.moves, key=lambda move: (is_place(move.column), -move.size, -abs(move.absolute or 0)))[:most]
     yield f"\n<details><summary>the largest moves ({len(shown):,} of {len(change.moves):,})</summary>\n"
     yield f"| {inert(named)} | column | before | after | change | relative |\n|---|---|---:|---:|---:|---:|"
     for move in shown:
         old, new = both(move)
-        yield line(label(move.key), code(move.column), old, new, added(move), signed(move.relative))
+        relative = "" if is_place(move.column) else signed(move.relative)
+        yield line(label(move.key), code(move.column), old, new, added(move), relative)
     yield "\n</details>"
 
 
-def _columns(moves: Sequence[Move]) -> Iterator[str]:
-    """One line a column, the largest relative change of its mean first."""
-    by_column: dict[str, list[Move]] = defaultdict(list)
-    for move in moves:
-        by_column[move.column].append(move)
+def _columns(change: TableChange) -> Iterator[str]:
+    """One line a column, and apart for what tells rows of a run apart, the largest relative change of a mean first."""
+    group = _group(change)
+    grouped: dict[tuple[str, str | None], list[Move]] = defaultdict(list)
+    for move in change.moves:
+        grouped[move.column, None if group is None else move.key[group]].append(move)
     lines = []
-    for column, mine in by_column.items():
+    for (column, within), mine in grouped.items():
+        name = code(column) if within is None else f"{code(column)}, {inert(within)}"
         pairs = [move.numbers for move in mine if move.numbers is not None]
         if not pairs or is_place(column):
-            lines.append((math.inf, line(code(column), f"{len(mine):,}", _spread(mine), "", "")))
+            lines.append((math.inf, line(name, f"{len(mine):,}", _spread(mine), "", "")))
             continue
         old, new = (sum(values) / len(pairs) for values in zip(*pairs, strict=True))
         relative = (new - old) / abs(old) if old else math.copysign(math.inf, new - old)
         apart = unit(column) if unit(column)(old) != unit(column)(new) else repr
-        means = f"{apart(old)} → {apart(new)}"
-        lines.append(
-            (abs(relative), line(code(column), f"{len(mine):,}", means, plus(new - old, column), signed(relative)))
-        )
+        means = f"{apart(old)} → {apart(new)}" if old != new else f"{unit(column)(old)}, as before"
+        lines.append((abs(relative), line(name, f"{len(mine):,}", means, plus(new - old, column), signed(relative))))
     lines.sort(key=lambda line: -line[0])
     yield from (line for _, line in lines[:_MOST_COLUMNS])
     yield from _rest(len(lines) - _MOST_COLUMNS, "column")
+
+
+def _group(change: TableChange) -> int | None:
+    """The first part of the key, after the run, that names a few things: a mean over all of them would hide a shift."""
+    for index in range(1, len(change.key)):
+        found = {move.key[index] for move in change.moves}
+        if 1 < len(found) <= _MOST_GROUPS and not any(value is None or value.isdigit() for value in found):
+            return index
+    return None
 
 
 def _spread(moves: Sequence[Move]) -> str:
@@ -215,7 +228,7 @@ def _spread(moves: Sequence[Move]) -> str:
     for move in moves:
         counts[" → ".join(both(move))] += 1
     (common, times), *others = sorted(counts.items(), key=lambda entry: -entry[1])
-    more = f", and {len(others):,} others" if others else ""
+    more = f", and {counted(len(others), 'other change')}" if others else ""
     return f"{common} ({times:,}×){more}" if len(moves) > 1 else common  # noqa: RUF001
 
 
@@ -235,7 +248,10 @@ def _texts(item: Reviewed, most: int) -> Iterator[str]:
     if not isinstance(item.before, str) or not isinstance(item.after, str):
         yield f"No texts to compare: {_extent(item.before)} → {_extent(item.after)}."
         return
-    old_lines, new_lines = item.before.splitlines(), item.after.splitlines()
+    old_lines, new_lines = _lines(item.path, item.before), _lines(item.path, item.after)
+    if old_lines == new_lines:
+        yield "Drawn otherwise: every word and number in it is as before."
+        return
     if max(len(old_lines), len(new_lines)) > _TOO_MANY_LINES:
         yield f"Too long to compare: {_extent(item.before)} → {_extent(item.after)}."
         return
@@ -245,6 +261,11 @@ def _texts(item: Reviewed, most: int) -> Iterator[str]:
     ticks = max((len(run) for line in shown for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, ticks + 1)
     yield from (f"{fence}diff", *shown, fence, *_rest(len(diff) - most_lines, "line"))
+
+
+def _lines(path: str, text: str) -> list[str]:
+    """The lines of a text; of a picture, the words in it."""
+    return re.findall(r">\s*([^<>]*[^<>\s])\s*<", text) if path.endswith(".svg") else text.splitlines()
 
 
 def _rest(count: int, noun: str = "row") -> Iterator[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
 # A kind is written under each name; a text whose second line says anything else is no table.
-_KIND = re.compile(r"(text|int32|int64|float64|bool)( or null)?")
+_OR_NULL = " or null"
+_KIND = re.compile(rf"(text|int32|int64|float64|bool)({_OR_NULL})?")
 _CELL = re.compile(r'"((?:[^"]|"")*)"|([^",]*)')
 _ORDINAL = "_ordinal"
 _LARGEST = 1e100  # nothing that was measured
@@ -36,7 +38,7 @@ class TextTable:
 
 @dataclass(frozen=True)
 class Move:
-    """One cell that is not what it was."""
+    """One cell whose text is not what it was; the same number in other digits has moved by 0."""
 
     key: Key
     column: str
@@ -83,6 +85,8 @@ class TableChange:
     columns_gone: tuple[str, ...] = ()
     kinds: tuple[tuple[str, str, str], ...] = ()
     is_reordered: bool = False
+    # What the rows that moved say of themselves, and how many of them.
+    evidence: tuple[tuple[str, int], ...] = ()
 
     @property
     def vanished(self) -> bool:
@@ -97,14 +101,18 @@ def parsed(text: str) -> TextTable | None:
         return None
     cells = [_cells(line) for line in lines]
     names, kinds = (tuple(cell or "" for cell in line) for line in cells[:2])
-    rows = tuple(tuple(line) for line in cells[2:])
     is_table = (
         len(set(names)) == len(names)
         and all(names)
         and all(_KIND.fullmatch(kind) for kind in kinds)
         and {len(line) for line in cells} == {len(names)}
     )
-    return TextTable(names, kinds, rows) if is_table else None
+    if not is_table:
+        return None
+    # Where no null may be, nothing is the empty text.
+    empty = [None if kind.endswith(_OR_NULL) else "" for kind in kinds]
+    rows = ((none if cell is None else cell for cell, none in zip(line, empty, strict=True)) for line in cells[2:])
+    return TextTable(names, kinds, tuple(map(tuple, rows)))
 
 
 def compared(before: TextTable, after: TextTable, declared: tuple[str, ...]) -> TableChange | None:
@@ -125,18 +133,20 @@ def _compared(
 ) -> TableChange:
     shared = [name for name in after.names if name in before.names]
     old_kinds, new_kinds = (dict(zip(table.names, table.kinds, strict=True)) for table in (before, after))
-    moves = (
-        Move(place, name, new_kinds[name].removesuffix(" or null"), old[place][name], cells[name])
+    found = [
+        Move(place, name, new_kinds[name].removesuffix(_OR_NULL), old[place][name], cells[name])
         for place, cells in new.items()
         if place in old
         for name in shared
         if old[place][name] != cells[name]
-    )
+    ]
+    moves = tuple(move for move in found if move.absolute != 0)
+    evidence = Counter(new[place].get("evidence") or "not said" for place in dict.fromkeys(move.key for move in moves))
     kept_names = [name for name in before.names if name in after.names]
     kept_rows = [place for place in old if place in new]
     return TableChange(
         key=key,
-        moves=tuple(moves),
+        moves=moves,
         rows_before=len(old),
         rows_after=len(new),
         rows_added=tuple(place for place in new if place not in old),
@@ -145,6 +155,7 @@ def _compared(
         columns_gone=tuple(name for name in before.names if name not in after.names),
         kinds=tuple((name, old_kinds[name], new_kinds[name]) for name in shared if old_kinds[name] != new_kinds[name]),
         is_reordered=kept_names != shared or kept_rows != [place for place in new if place in old],
+        evidence=tuple(sorted(evidence.items())),
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lake.tables import Table
 
-_QUOTED = re.compile(r'[",]|^\s|\s$|^$')
+_QUOTED = re.compile(r'[",]|^\s|\s$')
 # What would end a line early, for any reader of lines, and what marks it.
 _BREAKS = re.compile(r"[\\\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _SMALL = 0.1
@@ -29,11 +29,14 @@ class TableSnapshot(SingleFileSnapshotExtension):
 
 
 def as_text(table: Table, rows: pl.DataFrame) -> str:
-    """All columns and rows; nothing where a value is null, which an empty text (`""`) is not."""
+    """All columns and rows; nothing where a value is null, and `""` for an empty text where it might be null."""
     kinds = [f"{column.kind}{' or null' if column.nullable else ''}" for column in table.columns]
     ordered = rows.sort("run_id", *table.key).select(table.column_names)
-    lines = [list(table.column_names), kinds, *([_told(value) for value in row] for row in ordered.iter_rows())]
-    return "".join(",".join(map(_cell, line)) + "\n" for line in lines)
+    lines = [list(map(_cell, table.column_names)), kinds]
+    for row in ordered.iter_rows():
+        cells = zip(table.columns, row, strict=True)
+        lines.append([_cell(_told(value)) or '""' * (column.nullable and value == "") for column, value in cells])
+    return "".join(",".join(line) + "\n" for line in lines)
 
 
 def _told(value: object) -> str | None:
