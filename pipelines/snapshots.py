@@ -17,6 +17,8 @@ from report.snapshot_section import Reason, Reviewed
 from report.snapshot_text import compared, parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pipelines.history import Base, Commit, FileChange
     from report.snapshot_text import TableChange
 
@@ -108,14 +110,17 @@ def review(folder: Path, revision: str | None) -> Review:
     base = repository.base(revision)
     changes, commits = repository.changes(base), repository.commits(base)
     given = [reason for commit in commits for reason in reasons(commit, [change.path for change in changes])]
-    around = _Around.of(repository.snapshots(), [change.path for change in changes])
+    present = repository.snapshots()
+    around = _Around.of(present, [change.path for change in changes])
     reviewed = [_reviewed(change, commits, given, around) for change in changes]
     notes = [
         f"{reason.commit.id[:9]} gives a reason for {', '.join(reason.names)}, where nothing changed"
         for reason in given
         if reason.names and not any(map(reason.explains, changes))
     ]
-    return Review(_told(repository, base, changes), tuple(reviewed), tuple(orphans(repository)), tuple(notes))
+    return Review(
+        _told(repository, base, changes), tuple(reviewed), tuple(orphans(repository.root, present)), tuple(notes)
+    )
 
 
 def reasons(commit: Commit, changed: list[str]) -> list[Given]:
@@ -133,14 +138,14 @@ def reasons(commit: Commit, changed: list[str]) -> list[Given]:
     return found
 
 
-def orphans(repository: Repository) -> list[tuple[str, str]]:
+def orphans(root: Path, paths: Iterable[str]) -> list[tuple[str, str]]:
     """Snapshots whose test is gone: syrupy looks only beside the modules that still have one."""
     found = []
     tests: dict[str, set[str] | None] = {}
-    for path in repository.snapshots():
+    for path in paths:
         snapshot = Snapshot(path)
         if snapshot.module not in tests:
-            tests[snapshot.module] = _tests(repository.root / snapshot.module)
+            tests[snapshot.module] = _tests(root / snapshot.module)
         names = tests[snapshot.module]
         if names is None:
             found.append((path, f"its test is gone: there is no {snapshot.module}; delete it"))
