@@ -15,6 +15,7 @@ SNAPSHOTS = ":(top,glob)**/__snapshots__/**"
 # Where a change is compared with, in this order, if nobody says: the branch that it will be merged into.
 _MAIN = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
 _REVISION = re.compile(r"[^-\s\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*")
+_REPOSITORY = 0o160000  # the mode of a repository within the repository
 _TIMEOUT_S = 120
 _ID = re.compile(rb"[0-9a-f]{40,64}")
 
@@ -145,7 +146,7 @@ class Repository:
         uncommitted = {entry[-1] for entry in self._raw("HEAD")} | set(self._untracked())
         found = []
         for modes, old_id, path, new_path in self._raw(base.id):
-            before = None if modes[0] == 0 else self._blob(old_id)
+            before = None if modes[0] == 0 else b"" if modes[0] == _REPOSITORY else self._blob(old_id)
             after = None if modes[1] == 0 else self._on_disk(new_path)
             found.append(FileChange(new_path, path, before, after, bool({path, new_path} & uncommitted)))
         known = {change.path for change in found if change.after is not None}
@@ -186,7 +187,9 @@ class Repository:
     def _on_disk(self, name: str) -> bytes:
         """What the work tree has; of a link its target's name, so that no link shows what lies elsewhere."""
         path = self.root / name
-        return str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
+        if path.is_symlink():
+            return str(path.readlink()).encode()
+        return path.read_bytes() if path.is_file() else b""  # another repository has no text of ours
 
     def _advice(self) -> str:
         if self.is_shallow:

@@ -361,6 +361,19 @@ def test_a_link_shows_its_own_text_and_not_what_lies_elsewhere(repository: Snaps
     assert "the secret" not in page
 
 
+def test_a_repository_within_the_snapshots_is_told_as_new_and_gone(repository: SnapshotRepository) -> None:
+    entry = f"160000,{repository.git('rev-parse', 'HEAD')},{FOLDER}/inner"
+    repository.git("update-index", "--add", "--cacheinfo", entry)
+    repository.git("commit", "--quiet", "--message", "One")
+    status, page = gate()
+    assert status == 1
+    assert "| `test_snapshots/inner` | new (0 lines) |" in page
+    repository.git("checkout", "--quiet", "-b", "next")
+    repository.git("rm", "--quiet", "--cached", f"{FOLDER}/inner")
+    repository.git("commit", "--quiet", "--message", "Two")
+    assert "| `test_snapshots/inner` | **deleted** (0 lines) |" in gate("--base", "change")[1]
+
+
 @pytest.mark.parametrize(
     "name",
     ["test_the_answers[--output=x].csv", "test_the_answers[a b|c`d].txt", "test_the_answers[zwölf\n\t].txt", "-x.txt"],
