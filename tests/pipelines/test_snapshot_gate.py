@@ -363,6 +363,7 @@ def test_a_link_shows_its_own_text_and_not_what_lies_elsewhere(repository: Snaps
 
 def test_a_repository_within_the_snapshots_is_told_as_new_and_gone(repository: SnapshotRepository) -> None:
     entry = f"160000,{repository.git('rev-parse', 'HEAD')},{FOLDER}/inner"
+    (repository.root / FOLDER / "inner").mkdir()  # as a checkout leaves it
     repository.git("update-index", "--add", "--cacheinfo", entry)
     repository.git("commit", "--quiet", "--message", "One")
     status, page = gate()
