@@ -178,8 +178,7 @@ def _table(change: TableChange, most: int) -> Iterator[str]:
         yield f"\nThe rows that moved are {', '.join(f'{inert(what)} ({count:,})' for what, count in change.evidence)}."
     yield "\n| column | rows moved | mean of those rows, before → after | change | relative |\n|---|---:|---|---:|---:|"
     yield from _columns(change)
-    if _is_shifted(change.moves):
-        yield "\nIn every row the moved times sum to what they did before: time went from one column to another."
+    yield from _shifted(change.moves)
     shown = sorted(change.moves, key=lambda move: (is_place(move.column), -move.size, -abs(move.absolute or 0)))[:most]
     yield f"\n<details><summary>the largest moves ({len(shown):,} of {len(change.moves):,})</summary>\n"
     yield f"| {inert(named)} | column | before | after | change | relative |\n|---|---|---:|---:|---:|---:|"
@@ -232,15 +231,18 @@ def _spread(moves: Sequence[Move]) -> str:
     return f"{common} ({times:,}×){more}" if len(moves) > 1 else common  # noqa: RUF001
 
 
-def _is_shifted(moves: Sequence[Move]) -> bool:
-    """Whether times only went from one column to another: the law that parts sum to the whole holds."""
-    sums: dict[Key, float] = defaultdict(float)
-    for move in moves:
-        if move.column.endswith("_ns"):
-            if move.absolute is None:
-                return False
-            sums[move.key] += move.absolute
-    return bool(sums) and not any(sums.values())
+def _shifted(moves: Sequence[Move]) -> Iterator[str]:
+    """Whether times only went elsewhere: the law that parts sum to the whole still holds, by row or by run."""
+    times = [move for move in moves if move.column.endswith("_ns")]
+    by_row: dict[Key, float] = defaultdict(float)
+    by_run: dict[tuple[str | None, str], float] = defaultdict(float)
+    for move in times:
+        by_row[move.key] += math.nan if move.absolute is None else move.absolute
+        by_run[move.key[0], move.column] += math.nan if move.absolute is None else move.absolute
+    if times and not any(by_row.values()):
+        yield "\nIn every row the moved times sum to what they did before: time went from one column to another."
+    elif times and not any(by_run.values()):
+        yield "\nIn every run each moved time sums to what it did before: time went from one row to another."
 
 
 def _texts(item: Reviewed, most: int) -> Iterator[str]:

@@ -6,6 +6,10 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from click.testing import CliRunner
+
+from pipelines.cli import main
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -58,6 +62,17 @@ class SnapshotRepository:
             assert old in text
             text = text.replace(old, new)
         self.write(name, text)
+
+
+def told(*words: str) -> tuple[int, str]:
+    """The exit status and all that `teetotal snapshots` says, in the folder where we are."""
+    done = CliRunner().invoke(main, ["snapshots", *words], catch_exceptions=False)
+    return done.exit_code, done.output
+
+
+def gate(*words: str) -> tuple[int, str]:
+    """The same of the gate."""
+    return told("gate", *words)
 
 
 def begun(root: Path) -> SnapshotRepository:

@@ -142,6 +142,15 @@ def test_time_that_went_from_one_column_to_another_is_told_as_such() -> None:
     assert "In every row" not in section(reviewed(f"{head}x,5,7\n", f"{head}x,4,9\n", key=("run_id",)))
 
 
+def test_time_that_went_from_one_row_of_a_run_to_another_is_told_as_such() -> None:
+    head, key = "run_id,part,delta_ns\ntext,text,int64 or null\n", ("run_id", "part")
+    before = f"{head}x,copy,5\nx,crypto,7\n"
+    law = "In every run each moved time sums to what it did before"
+    assert law in section(reviewed(before, f"{head}x,copy,7\nx,crypto,5\n", key=key))
+    assert law not in section(reviewed(before, f"{head}x,copy,7\nx,crypto,6\n", key=key))
+    assert law not in section(reviewed(before, f"{head}x,copy,\nx,crypto,7\n", key=key))
+
+
 def test_means_are_taken_apart_where_the_key_names_a_few_things() -> None:
     head = "run_id,part,delta_ns\ntext,text,int64\n"
     told = section(reviewed(f"{head}x,copy,5\nx,crypto,7\n", f"{head}x,copy,7\nx,crypto,5\n", key=("run_id", "part")))
