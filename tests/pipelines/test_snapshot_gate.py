@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -284,16 +285,19 @@ def test_a_base_can_be_named(repository: SnapshotRepository) -> None:
     assert gate("--base", "HEAD~1")[0] == 0
 
 
-@pytest.mark.parametrize(
-    "name", ["--output=x", "-x", "a b", "main\n", "", "no-such-branch", "HEAD:gold", "main..change"]
-)
-def test_a_name_that_is_no_revision_is_refused_and_nothing_is_written(
-    repository: SnapshotRepository, name: str
-) -> None:
+@pytest.mark.parametrize("name", ["--output=x", "-x", "a b", "main\n", ""])
+def test_a_name_that_cannot_be_a_revision_is_never_handed_to_git(repository: SnapshotRepository, name: str) -> None:
     status, page = gate(f"--base={name}")
     assert status == 2
-    assert "revision" in page
+    assert f"{name!r} is no revision" in page
     assert repository.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("name", ["no-such-branch", "HEAD:gold", "main..change", "^main"])
+def test_a_revision_that_is_not_here_is_told(repository: SnapshotRepository, name: str) -> None:
+    status, page = gate("--base", name)
+    assert status == 2
+    assert f"there is no revision {name!r} here" in page
 
 
 def test_a_shallow_clone_is_told_how_to_get_its_history(
@@ -327,3 +331,9 @@ def test_outside_a_repository_the_answer_says_so(tmp_path: Path, monkeypatch: py
     status, page = gate()
     assert status == 1
     assert "not a git repository" in page
+
+
+def test_help_imports_nothing_that_a_review_needs() -> None:
+    asked = "import sys, pipelines.cli; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True, text=True)
+    assert not {"report", "assets", "gold", "polars", "pyarrow"} & set(done.stdout.split())

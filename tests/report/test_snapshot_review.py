@@ -131,6 +131,13 @@ def test_a_fraction_moves_by_points_and_by_percent() -> None:
     assert "| 50.0 % | 60.0 % | +10.0 points | +20.0 % |" in told
 
 
+def test_the_largest_relative_moves_of_a_table_come_first() -> None:
+    rows = [f"a,{rank},x,{value},,m\n" for rank, value in enumerate((100, 100, 100, 0))]
+    moved = [f"a,{rank},x,{value},,m\n" for rank, value in enumerate((101, 300, 50, 1))]
+    told = section(reviewed(HEAD + "".join(rows), HEAD + "".join(moved)))
+    assert re.findall(r"\| a, (\d) \|", told) == ["3", "1", "2", "0"]
+
+
 def test_a_kind_that_changed_is_told() -> None:
     told = section(reviewed("a,b\ntext,int64\nx,1\n", "a,b\ntext,int64 or null\nx,1\n", key=("a",)))
     assert "Kind of `b`: int64 → int64 or null" in told
