@@ -14,7 +14,7 @@ from lake.errors import EvidenceRejected, LakeError
 SNAPSHOTS = ":(top,glob)**/__snapshots__/**"
 # Where a change is compared with, in this order, if nobody says: the branch that it will be merged into.
 _MAIN = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
-_REVISION = re.compile(r"[^-\s\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*")
+_REVISION = re.compile(r"[^-^\s\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*")
 _REPOSITORY = 0o160000  # the mode of a repository within the repository
 _TIMEOUT_S = 120
 _ID = re.compile(rb"[0-9a-f]{40,64}")

@@ -285,7 +285,7 @@ def test_a_base_can_be_named(repository: SnapshotRepository) -> None:
     assert gate("--base", "HEAD~1")[0] == 0
 
 
-@pytest.mark.parametrize("name", ["--output=x", "-x", "a b", "main\n", ""])
+@pytest.mark.parametrize("name", ["--output=x", "-x", "^main", "a b", "main\n", ""])
 def test_a_name_that_cannot_be_a_revision_is_never_handed_to_git(repository: SnapshotRepository, name: str) -> None:
     status, page = gate(f"--base={name}")
     assert status == 2
@@ -293,7 +293,7 @@ def test_a_name_that_cannot_be_a_revision_is_never_handed_to_git(repository: Sna
     assert repository.git("status", "--porcelain") == ""
 
 
-@pytest.mark.parametrize("name", ["no-such-branch", "HEAD:gold", "main..change", "^main"])
+@pytest.mark.parametrize("name", ["no-such-branch", "HEAD:gold", "main..change"])
 def test_a_revision_that_is_not_here_is_told(repository: SnapshotRepository, name: str) -> None:
     status, page = gate("--base", name)
     assert status == 2
