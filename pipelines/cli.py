@@ -60,6 +60,9 @@ def main(ctx: click.Context, lake: str | None, landing: str | None, keyring: str
     ctx.obj = settings(lake, landing, keyring)
 
 
+main.add_command(snapshots)
+
+
 @main.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--run-id", metavar="ID", help="Name of the run; else taken from the files' names.")
@@ -212,9 +215,6 @@ def query_lake(
             show.draw(*answer.first(most), _console(), answer.sealed)
         else:
             show.write(answer.rows(most), form, sys.stdout.buffer)
-
-
-main.add_command(snapshots)
 
 
 @main.group()
