@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lake.errors import EvidenceRejected, LakeError
+from pipelines.snapshot_commands import snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +58,9 @@ def main(ctx: click.Context, lake: str | None, landing: str | None, keyring: str
     from pipelines.settings import settings
 
     ctx.obj = settings(lake, landing, keyring)
+
+
+main.add_command(snapshots)
 
 
 @main.command()
