@@ -59,8 +59,9 @@ ui: $(DEMO)/.ready ## the web interface, and the daemon behind it, on this machi
 snapshots: java-17 chromium $(DEV)/.torch ## rewrite the snapshots that tests compare with
 	$(DEV)/bin/pytest --snapshot-update $(ARGS)
 	@echo
-	@echo "Snapshots were rewritten. Read 'git diff' and explain in the pull request, one by one, why each changed:"
-	@echo "which decision changed it, and why the new value is the right one. An unexplained snapshot is not merged."
+	@echo "Snapshots were rewritten. Read '$(DEV)/bin/teetotal snapshots review', then commit with a line for each:"
+	@echo "  Snapshot-Reason: gold.step_overhead: which decision changed it, and why the new value is right"
+	@echo "An unexplained snapshot is not merged (CONTRIBUTING.md)."
 
 .PHONY: lock
 lock: $(DEMO)/.uv ## resolve requirements/*.lock from pyproject.toml (UPGRADE=1 takes newer versions)

@@ -16,6 +16,7 @@ from assets import freshness
 from assets.chunking import chunks
 from gold import (
     attested_runs,
+    energy_overhead,
     kernel_breakdown,
     launches,
     operation_costs,
@@ -24,6 +25,7 @@ from gold import (
     published,
     scaling,
     sealing_coverage,
+    step_energy,
     step_overhead,
     stragglers,
     throughput_overhead,
@@ -31,7 +33,7 @@ from gold import (
     toll_breakdown,
     trace_summary,
 )
-from silver import clock_offsets, collectives, crossings, nonce_budgets, runs, spans, steps, throughput
+from silver import clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -52,6 +54,7 @@ RUN_TABLES = (
     operation_costs.TABLE,
     stragglers.TABLE,
     sealing_coverage.TABLE,
+    step_energy.TABLE,
     attested_runs.TABLE,
 )
 PAIR_TABLES = (
@@ -59,11 +62,12 @@ PAIR_TABLES = (
     toll_breakdown.TABLE,
     throughput_overhead.TABLE,
     operation_overhead.TABLE,
+    energy_overhead.TABLE,
     pairs.TABLE,
 )
 TABLES = (*RUN_TABLES, *PAIR_TABLES, scaling.TABLE, published.TABLE)
 # Raise with every change of what a measure makes of the same rows: every run is then measured again.
-MEASURES_VERSION = 4
+MEASURES_VERSION = 5
 SLICE_SPANS = 250_000
 END_OF_TIME = 1 << 62
 Slice = tuple[tuple[int, ...], int, int]
@@ -100,6 +104,7 @@ class _Measuring:
         slices = list(self._slices(spanned))
         unions = self._sliced(slices, trace_summary.united)
         charges = self._sliced(slices, lambda rows, low, high: time_breakdown.charged(rows, stepped, low, high))
+        sampled = self._read(device_samples.TABLE)
         crossed, together = self._read(crossings.TABLE), self._read(collectives.TABLE)
         measured = (
             (trace_summary.TABLE, trace_summary.measure(unions, spanned, ranks)),
@@ -109,6 +114,7 @@ class _Measuring:
             (operation_costs.TABLE, operation_costs.measure(spanned)),
             (stragglers.TABLE, stragglers.measure(together, self._read(clock_offsets.TABLE))),
             (sealing_coverage.TABLE, sealing_coverage.measure(crossed, self._read(nonce_budgets.TABLE))),
+            (step_energy.TABLE, step_energy.measure(sampled, stepped, self._read(throughput.TABLE))),
             (attested_runs.TABLE, attested_runs.measure(self._read(runs.TABLE))),
         )
         return [
@@ -208,6 +214,8 @@ def _compare(lake: Lake, pair: Pair, partners: list[str], fingerprint: str) -> l
         frames[operation_overhead.TABLE] = operation_overhead.measure(pair, tee, twin)
         tee, twin, *repeats = (_rows(lake, throughput.TABLE, name) for name in names)
         frames[throughput_overhead.TABLE] = throughput_overhead.measure(pair, (run, other), (tee, twin), repeats)
+        tee, twin, *repeats = (_rows(lake, step_energy.TABLE, name) for name in names)
+        frames[energy_overhead.TABLE] = energy_overhead.measure(pair, run, (tee, twin), repeats)
     frames[pairs.TABLE] = pairs.measure(pair)
     return [lake.replace(table, pair.run_id, frame, fingerprint) for table, frame in frames.items()]
 

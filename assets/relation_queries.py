@@ -45,6 +45,19 @@ _QUERIES = {
         FROM found LEFT JOIN told USING (run_id, source_sha256)
         WHERE rows_count IS NULL OR found_count > rows_count OR (format <> 'job_log' AND found_count < rows_count)
         ORDER BY run_id, source_sha256""",
+    "kept_records": """
+        WITH rows AS (
+            SELECT run_id, source_sha256 FROM bronze.nsys_events
+            UNION ALL SELECT run_id, source_sha256 FROM bronze.training_log
+            UNION ALL SELECT run_id, source_sha256 FROM bronze.collective_records
+            UNION ALL SELECT run_id, source_sha256 FROM bronze.device_samples
+            UNION ALL SELECT run_id, source_sha256 FROM bronze.attestations
+            UNION ALL SELECT run_id, source_sha256 FROM bronze.copy_rates),
+        found AS (SELECT run_id, source_sha256, count(*) AS found_count FROM rows GROUP BY run_id, source_sha256)
+        SELECT run_id, source_sha256, rows_count, coalesce(found_count, 0) AS found_count
+        FROM (SELECT * FROM checked WHERE outcome = 'kept') LEFT JOIN found USING (run_id, source_sha256)
+        WHERE rows_count - events_count <> coalesce(found_count, 0)
+        ORDER BY run_id, source_sha256""",
     "stretches": """
         WITH found AS (
             SELECT run_id, source_sha256, count(*) AS found_count FROM checked GROUP BY run_id, source_sha256),
@@ -155,6 +168,16 @@ _QUERIES = {
     "shared": """
         SELECT run_id, match_id FROM checked ANTI JOIN silver.collectives USING (run_id, match_id)
         ORDER BY run_id, match_id""",
+    "powered": """
+        WITH timed AS (
+            SELECT run_id, 'profile' AS timed_by, rank, 'step' AS period, step_number, ts_ns, duration_ns
+            FROM silver.steps
+            UNION ALL
+            SELECT run_id, 'log' AS timed_by, rank, period, period_number AS step_number, ts_ns, duration_ns
+            FROM silver.throughput)
+        SELECT run_id, timed_by, rank, period, step_number, device_id, ts_ns, duration_ns FROM checked
+        ANTI JOIN timed USING (run_id, timed_by, rank, period, step_number, ts_ns, duration_ns)
+        ORDER BY run_id, timed_by, rank, period, step_number, device_id""",
     "paired": """
         SELECT run_id, baseline_run_id FROM checked
         WHERE run_id NOT IN (SELECT run_id FROM silver.runs)

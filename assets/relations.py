@@ -11,6 +11,7 @@ from bronze import formats, source_files, trace_events, training_log, unreadable
 from bronze import runs as claimed
 from gold import (
     attested_runs,
+    energy_overhead,
     kernel_breakdown,
     launches,
     operation_costs,
@@ -18,6 +19,7 @@ from gold import (
     pairs,
     scaling,
     sealing_coverage,
+    step_energy,
     step_overhead,
     stragglers,
     throughput_overhead,
@@ -84,6 +86,7 @@ _OF_A_RUN = (
     operation_costs.TABLE,
     stragglers.TABLE,
     sealing_coverage.TABLE,
+    step_energy.TABLE,
     attested_runs.TABLE,
 )
 
@@ -128,6 +131,13 @@ RELATIONS = (
             source_files.TABLE,
         )
         for table in formats.TABLES
+    ),
+    _blocking(
+        source_files.TABLE,
+        "kept_records",
+        "rows_are_in_the_tables",
+        "the tables of records hold as many rows of every source as it says, none of them lost",
+        *formats.TABLES,
     ),
     _blocking(
         unreadable.TABLE,
@@ -228,6 +238,14 @@ RELATIONS = (
         "every collective is one of silver.collectives",
         collectives.TABLE,
     ),
+    _blocking(
+        step_energy.TABLE,
+        "powered",
+        "steps_are_those_of_their_clock",
+        "every step is one of silver.steps or silver.throughput, with its start and duration",
+        steps.TABLE,
+        throughput.TABLE,
+    ),
     *(
         _blocking(
             table,
@@ -243,6 +261,7 @@ RELATIONS = (
             toll_breakdown.TABLE,
             throughput_overhead.TABLE,
             operation_overhead.TABLE,
+            energy_overhead.TABLE,
         )
     ),
     _blocking(

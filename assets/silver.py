@@ -73,7 +73,7 @@ TABLES = (
     runs.TABLE,
 )
 # Raise with every change of what a transform makes of the same rows: every run is then conformed again.
-TRANSFORMS_VERSION = 5
+TRANSFORMS_VERSION = 6
 CHUNK_EVENTS = 125_000
 _SIGNS = {"kept": 1, "merged": 1, "rejected": 1, "split": -1, "flagged": 0}
 
@@ -148,7 +148,7 @@ class _Conforming:
             attestations.TABLE, attestations.conform(self._read(tokens.TABLE), stepped, logged)
         )
         samples, records = self._read(readings.TABLE), self._read(collective_records.TABLE)
-        _, wrote_samples = self._small(device_samples.TABLE, device_samples.conform(samples))
+        _, wrote_samples = self._small(device_samples.TABLE, device_samples.conform(samples, run, stepped, logged))
         evidence = cc_evidence.found(samples, records, attested, run)
         _, wrote_runs = self._small(runs.TABLE, runs.conform(run, intervals, stepped, crossed, logged, evidence))
         return [

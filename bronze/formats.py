@@ -9,6 +9,8 @@ from bronze import (
     attestations,
     collective_json,
     collective_records,
+    copy_rate_csv,
+    copy_rates,
     device_readings,
     device_samples,
     eat_bundle,
@@ -36,6 +38,7 @@ TABLES = (
     collective_records.TABLE,
     device_samples.TABLE,
     attestations.TABLE,
+    copy_rates.TABLE,
 )
 # The versions of the maps and readers that decide what a source becomes.
 VERSIONS = (
@@ -46,6 +49,7 @@ VERSIONS = (
     collective_json.VERSION,
     device_readings.VERSION,
     eat_bundle.VERSION,
+    copy_rate_csv.MAP.version,
 )
 HEAD_BYTES = 1 << 18
 
@@ -94,6 +98,7 @@ FORMATS = (
     Format(
         "training_csv", training_csv.is_training, ("training_log",), _whatever_the_keys(training_csv.TrainingCsvReader)
     ),
+    Format("copy_rate_csv", copy_rate_csv.is_sweep, ("copy_rates",), _whatever_the_keys(copy_rate_csv.CopyRateReader)),
     Format(
         "nvidia_smi",
         device_readings.is_nvidia_smi,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bronze import collective_records, json_text, training_log
 from bronze.careful_cut import Stretch, stretch
-from bronze.decimals import fitting, scaled, whole
+from bronze.decimals import fitting, number, scaled, whole
 from bronze.lines import as_text, lines
 from bronze.records import RecordReader
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bronze.limits import Limits
 
-VERSION = 1
+VERSION = 2
 MLLOG = b":::MLLOG"
 _NCCL = b"NCCL INFO "
 _TESTS = re.compile(rb"^#\s+\(B\)\s+\(elements\)", re.MULTILINE)
@@ -110,8 +110,9 @@ class JobLogReader(RecordReader):
             row["record_value"] = value if isinstance(value, str) else json_text.written(value)
         metadata = left.get("metadata")
         if isinstance(metadata, dict):
-            row["epoch_number"] = fitting(metadata.get("epoch_num"))
+            row["epoch_number"] = fitting(metadata.get("epoch_num", metadata.get("first_epoch_num")))
             row["step_number"] = fitting(metadata.get("step_num", metadata.get("step")))
+        row["samples_per_second"] = _rate(row.get("record_key"), value)
         left |= {"prefix": before} if before.strip() else {}
         row["args"] = json_text.compact(left)
         self.add(training_log.TABLE, row, len(data))
@@ -196,6 +197,14 @@ def _statement(message: str) -> dict[str, Any] | None:
     if mode is None:
         return None
     return {"record": "nccl_log_cc", "cc_state": mode["state"], "args": json_text.compact({"text": message})}
+
+
+def _rate(key: str | None, value: object) -> float | None:
+    """The throughput that a line gives: as its value, or among the statistics in it; its digits stay in the value."""
+    said = value.get("throughput") if key == "tracked_stats" and isinstance(value, dict) else None
+    said = value if key == "throughput" else said
+    is_number = isinstance(said, int | Decimal) and not isinstance(said, bool)
+    return number(str(said))[0] if is_number else None
 
 
 def _moved(left: dict[str, Any], key: str, factor: int) -> int | None:

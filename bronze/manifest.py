@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from dataclasses import dataclass
 from datetime import date, time
@@ -56,6 +57,7 @@ CLAIMS = (
     ),
     _claim("baseline", Kind.TEXT, "Run id of the twin without a TEE."),
     _claim("repeat_of", Kind.TEXT, "Run id that this run repeats unchanged, for the A/A noise floor."),
+    _claim("clock_zone", Kind.TEXT, "Zone of clocks that name none, as nvidia-smi's: UTC, or as +02:00."),
     _claim("recorded_at", Kind.TEXT, "When it was recorded, ISO 8601."),
     _claim("host", Kind.TEXT, "Host name.", sensitive=True),
     _claim("owner", Kind.TEXT, "Who ran it.", sensitive=True),
@@ -64,6 +66,7 @@ CLAIMS = (
 )
 _BY_NAME = {claim.name: claim for claim in CLAIMS}
 _MOST_SHOWN = 120
+_ZONE = re.compile(r"UTC|[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 _RUN_IDS = {"baseline", "repeat_of"}
 _EXPECTED = {Kind.TEXT: "a text", Kind.INT64: "a whole number", Kind.FLOAT64: "a number"}
 
@@ -134,6 +137,8 @@ def _fault(name: str, value: object) -> str | None:
             return f"expected at least {claim.minimum}, found {_shown(value)}"
         if not -(1 << 63) <= value < 1 << 63:  # NaN is no such number either
             return f"expected a number that fits 64 bits, found {_shown(value)}"
+    if name == "clock_zone" and not _ZONE.fullmatch(str(value)):
+        return f"expected UTC, or hours and minutes before or behind it as +02:00, found {_shown(value)}"
     if name in _RUN_IDS and not is_slug(str(value)):
         return f"expected a run id (letters, digits, '_', '.', '-'), found {_shown(value)}"
     return None

@@ -180,6 +180,7 @@ class Recording:
             "host_cpu": processor.pop("host_cpu"),
             "warmup_steps_count": 0 if self.is_traced else None,
             "recording_slowdown_ratio": self.slowdown_ratio,
+            "clock_zone": "UTC",
             "recorded_at": datetime.fromtimestamp(self.steps[0].began_ns / 1e9, UTC).isoformat(timespec="seconds"),
         }
         claims = dict(self.claims)

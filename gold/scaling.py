@@ -1,4 +1,4 @@
-"""One row per point of a family of runs: how the toll grows with ranks or with the bucket cap, and how sure that is."""
+"""One row per point of a family of runs: how the toll grows with ranks, bucket cap, messages and bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from silver.steps import EVIDENCE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-AXES = ("world_size", "bucket_cap_mib")
+AXES = ("world_size", "bucket_cap_mib", "sealed_message_count", "sealed_mib")
+_MIB = 1 << 20
 
 TABLE = Table(
     tier="gold",
@@ -25,7 +26,12 @@ TABLE = Table(
         RUN_ID,
         text("family", "What the runs have in common, as `field=value` parts."),
         text("regime", "Regime of all of them."),
-        text("axis", "What the toll is held against.", one_of=AXES),
+        text(
+            "axis",
+            "What the toll is held against: ranks, MiB of bucket cap, or the messages or MiB to be sealed per rank and "
+            "step.",
+            one_of=AXES,
+        ),
         text("tee_run_id", "The run that claims the TEE."),
         text("baseline_run_id", "Its twin."),
         float64("axis_number", "Where the run stands on the axis."),
@@ -68,21 +74,28 @@ def measure(family: str, regime: str, points: Sequence[Mapping[str, Any]]) -> pa
 
 
 def _on(axis: str, points: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    known = [point for point in points if point[axis] is not None and point["toll_ns"] is not None]
+    placed = [(_place(axis, point), point) for point in points if point["toll_ns"] is not None]
+    known = [(place, point) for place, point in placed if place is not None]
     if not known:
         return []
-    places = np.array([float(point[axis]) for point in known])
-    line = _line(places, np.array([float(point["toll_ns"]) for point in known]))
+    places = np.array([place for place, _ in known])
+    line = _line(places, np.array([float(point["toll_ns"]) for _, point in known]))
     return [
         {
             "axis": axis,
-            "axis_number": float(point[axis]),
+            "axis_number": place,
             "points_count": len(known),
             **{name: point[name] for name in _CARRIED},
             **line,
         }
-        for point in known
+        for place, point in known
     ]
+
+
+def _place(axis: str, point: Mapping[str, Any]) -> float | None:
+    """Where a run stands; bytes in MiB, since the toll of one byte is a fraction of a nanosecond."""
+    value = point["sealed_bytes" if axis == "sealed_mib" else axis]
+    return None if value is None else float(value) / (_MIB if axis == "sealed_mib" else 1)
 
 
 _CARRIED = ("tee_run_id", "baseline_run_id", "toll_ns", "slowdown_ratio", "sealed_message_count", "sealed_bytes")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lake.errors import EvidenceRejected, LakeError
+from pipelines.snapshot_commands import snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +58,9 @@ def main(ctx: click.Context, lake: str | None, landing: str | None, keyring: str
     from pipelines.settings import settings
 
     ctx.obj = settings(lake, landing, keyring)
+
+
+main.add_command(snapshots)
 
 
 @main.command()
@@ -307,7 +311,7 @@ def demo(chosen: Settings) -> None:
         click.echo(line)
     click.echo(
         f"""
-Recorded on one NVIDIA H200 with confidential computing off; the `tee` runs seal every ring hop in software
+Recorded on one NVIDIA H200 with confidential computing off; the `sealed` runs seal every ring hop in software
 (regime sw_per_hop_aesgcm), the `plain` runs take the same path without crypto. samples/README.md says more.
 
 The tables are a Delta lake in {chosen.lake}. Look around:
@@ -359,6 +363,7 @@ _TOLD = {
     "bronze.collective_records": "collective records",
     "bronze.device_samples": "readings",
     "bronze.attestations": "tokens",
+    "bronze.copy_rates": "copy rates",
     "silver.spans": "spans",
     "silver.crossings": "crossings",
     "gold.time_breakdown": "steps",
@@ -371,6 +376,7 @@ _UNCOMMON = {
     "bronze.collective_records",
     "bronze.device_samples",
     "bronze.attestations",
+    "bronze.copy_rates",
 }
 
 

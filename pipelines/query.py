@@ -14,6 +14,7 @@ import pyarrow as pa
 from assets.catalogue import TABLES
 from lake.connections import closed_off, lock
 from lake.errors import EvidenceRejected, LakeError, SourceUnavailable, nearest
+from pipelines import timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -96,9 +97,10 @@ def query(
             statement = _statement(connection, sql)
             names = _names(connection, sql)
         _expect(statement.named_parameters, values)
-        known = names is not None and names <= TABLES.keys()
-        tables = [TABLES[name] for name in sorted(names or ())] if known else list(TABLES.values())
+        tables = _tables(names)
         _open(connection, lake, tables)
+        if set(timeline.READS) <= set(tables):
+            timeline.create(connection)
         lock(connection)
         with clock.explained(names or ()):
             clock.start()
@@ -183,6 +185,14 @@ def _names(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str] | None:
                 names.add(f"{node['schema_name']}.{node['table_name']}".lower())
         todo += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     return names
+
+
+def _tables(names: set[str] | None) -> list[Table]:
+    """The tables that are named, those of a view included; all where the text does not tell, or names another."""
+    if names is None or not names <= {*TABLES, timeline.NAME}:
+        return list(TABLES.values())
+    behind = {table.full_name for table in timeline.READS} if timeline.NAME in names else set()
+    return [TABLES[name] for name in sorted((names | behind) - {timeline.NAME})]
 
 
 def _expect(asked: set[str], values: Mapping[str, Value]) -> None:
@@ -277,7 +287,7 @@ class _Clock:
         absent = _ABSENT.match(what)
         if absent:
             asked = next(iter(sorted(set(names) - TABLES.keys())), absent[1])
-            return EvidenceRejected(f"there is no table {asked!r}", nearest(asked, TABLES))
+            return EvidenceRejected(f"there is no table {asked!r}", nearest(asked, [*TABLES, timeline.NAME]))
         hint = lines[1][:_MOST_TEXT] if len(lines) > 1 and not _LINE.match(lines[1]) else ""
         return EvidenceRejected(what, hint)
 

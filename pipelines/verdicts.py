@@ -31,7 +31,7 @@ def told(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
             yield from (f"  {log[name]}" for name in ("caveat", "unobservable") if log[name])
             if not answer["steps_count"]:
                 continue  # there was nothing but the log
-        yield f"  {answer['verdict']}"
+        yield f"  {'by its trace: ' if log else ''}{answer['verdict']}"
         parts = [row for row in tolls if row["run_id"] == answer["run_id"]]
         where = dominant(answer, parts)
         if where is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gold import (
     attested_runs,
+    energy_overhead,
     kernel_breakdown,
     launches,
     operation_costs,
@@ -17,6 +18,7 @@ from gold import (
     published,
     scaling,
     sealing_coverage,
+    step_energy,
     step_overhead,
     stragglers,
     throughput_overhead,
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 # The most telling columns of a table, in the order in which a person asks for them; all of them where none are named.
 TELLING: dict[str, tuple[str, ...]] = {
     attested_runs.TABLE.full_name: ("run_id", "verdict", "regime", "cc_mode", "conflicts", "evidence", "reason"),
+    energy_overhead.TABLE.full_name: (
+        *("run_id", "baseline_run_id", "energy_j", "baseline_energy_j", "difference_j", "energy_ratio"),
+        *("energy_low_ratio", "energy_high_ratio", "steps_count", "verdict_class", "evidence", "reason"),
+    ),
     kernel_breakdown.TABLE.full_name: (
         *("run_id", "name", "kind", "total_ns", "share_fraction"),
         *("kernels_count", "p50_ns", "p99_ns", "evidence"),
@@ -65,6 +71,10 @@ TELLING: dict[str, tuple[str, ...]] = {
     sealing_coverage.TABLE.full_name: (
         *("run_id", "boundary", "regime", "promised_bytes", "sealed_bytes", "covered_bytes_fraction"),
         *("promised_message_count", "sealed_message_count", "violations_count", "evidence", "reason"),
+    ),
+    step_energy.TABLE.full_name: (
+        *("run_id", "timed_by", "rank", "step_number", "device_id", "duration_ns", "energy_j", "mean_power_w"),
+        *("samples_count", "sampling_ns", "evidence", "reason"),
     ),
     step_overhead.TABLE.full_name: (
         *("run_id", "baseline_run_id", "verdict", "slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio"),
@@ -106,7 +116,7 @@ def markdown(table: Table, rows: pa.Table, most: int = 10) -> str:
     """The first rows by run and key, or the largest, numbers to the right, and how many more there are."""
     columns = [table.column(name) for name in TELLING.get(table.full_name, table.column_names)]
     if not rows.num_rows:
-        return f"no rows: {_inert(table.grain)}\n"
+        return f"no rows: {inert(table.grain)}\n"
     leading = [(_LEADING[table.full_name], "descending")] if table.full_name in _LEADING else []
     order = [*leading, *((name, "ascending") for name in dict.fromkeys(("run_id", *table.key)))]
     shown = rows.sort_by(order).slice(0, most).select([column.name for column in columns]).to_pylist()
@@ -123,7 +133,7 @@ def markdown(table: Table, rows: pa.Table, most: int = 10) -> str:
 def markdown_image(svg: str, alt: str) -> str:
     """A picture inside Markdown, carried in its own address: nothing is fetched, and no script in it would run."""
     carried = base64.b64encode(svg.encode()).decode()
-    return f"![{_inert(alt)}](data:image/svg+xml;base64,{carried})"
+    return f"![{inert(alt)}](data:image/svg+xml;base64,{carried})"
 
 
 def _line(cells: list[str]) -> str:
@@ -145,14 +155,14 @@ def _cell(column: Column, value: Any) -> str:
         return NOTHING
     if column.kind is Kind.TEXT:
         text = legible(value)
-        return _inert(text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…") or NOTHING
+        return inert(text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…") or NOTHING
     if column.kind is Kind.BOOL:
         return "yes" if value else "no"
     told = change if column.name in _SIGNED else _UNITS.get(column.name.rpartition("_")[2], number)
-    return _inert(told(value))
+    return inert(told(value))
 
 
-def _inert(text: str) -> str:
+def inert(text: str) -> str:
     """A text that no renderer takes for HTML, Markdown or an address."""
     apart = _ADDRESS.sub(lambda found: found[0] + _JOINER, legible(text).strip())
     return escape(_MARKS.sub(r"\\\1", apart), quote=False).replace("|", "&#124;")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gold import (
     attested_runs,
+    energy_overhead,
     kernel_breakdown,
     launches,
     operation_costs,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 FIGURES: dict[str, Callable[[Sequence[Row]], Figure]] = {
     attested_runs.TABLE.full_name: claims.attested_runs,
+    energy_overhead.TABLE.full_name: ranges.energy_overhead,
     kernel_breakdown.TABLE.full_name: rankings.kernel_breakdown,
     launches.TABLE.full_name: operations.launches,
     operation_costs.TABLE.full_name: operations.operation_costs,

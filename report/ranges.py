@@ -27,12 +27,20 @@ def throughput_overhead(rows: Sequence[Row]) -> Figure:
     return _pairs(rows, "How much slower training goes in the TEE, by its logs", subtitle)
 
 
-def _pairs(rows: Sequence[Row], title: str, subtitle: str) -> Figure:
-    shown = [_pair(place, row) for place, row in enumerate(rows[:MOST_PAIRS])]
-    return Figure(title, subtitle, tuple(shown), intervals(shown, "slowdown"), more(len(rows) - len(shown), "pair"))
+def energy_overhead(rows: Sequence[Row]) -> Figure:
+    """The same of the energy of a step, as far as the devices were sampled."""
+    subtitle = "median energy of a step over that of the twin; the bar is the 95 % interval, 1× is no difference"  # noqa: RUF001
+    ends = {f"slowdown{end}_ratio": f"energy{end}_ratio" for end in ("", "_low", "_high")}
+    renamed = [{**row, **{name: row[of] for name, of in ends.items()}} for row in rows]
+    return _pairs(renamed, "How much more energy a step takes in the TEE", subtitle, "energy")
 
 
-def _pair(place: int, row: Row) -> Row:
+def _pairs(rows: Sequence[Row], title: str, subtitle: str, what: str = "slowdown") -> Figure:
+    shown = [_pair(place, row, what) for place, row in enumerate(rows[:MOST_PAIRS])]
+    return Figure(title, subtitle, tuple(shown), intervals(shown, what), more(len(rows) - len(shown), "pair"))
+
+
+def _pair(place: int, row: Row, what: str) -> Row:
     """A pair's line: its point and interval where it has them, and its evidence in any case."""
     world = row["world_size"]
     told = ", ".join(filter(None, (row["model"] or "", counted(world, "rank") if world else "", row["regime"])))
@@ -44,7 +52,7 @@ def _pair(place: int, row: Row) -> Row:
         "under": legible(told),
         **point(row),
         **({"floor_low": max(0.0, 1 - floor), "floor_high": 1 + floor} if finite(floor) else {}),
-        "what": f"slowdown against {legible(row['baseline_run_id'])}",
+        "what": f"{what} against {legible(row['baseline_run_id'])}",
         "noise": f"repeats of the twin differ by {percent(floor)}" if finite(floor) else "noise floor unknown",
     }
 

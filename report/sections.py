@@ -60,7 +60,9 @@ def sections(tables: Tables, versions: Mapping[str, str]) -> list[Section]:
     return [
         Section("verdicts", "Verdicts", before=tuple(_verdicts(tables))),
         Section(
-            "slowdown", "How much slower", figures=_figures(tables, "step_overhead", "throughput_overhead", "scaling")
+            "slowdown",
+            "How much slower",
+            figures=_figures(tables, "step_overhead", "throughput_overhead", "energy_overhead", "scaling"),
         ),
         Section("toll", "Where it is paid", figures=_figures(tables, "toll_breakdown")),
         Section("time", "Where the time of each rank goes", figures=_figures(tables, "time_breakdown")),

@@ -20,8 +20,10 @@ def dominant(answer: Row, parts: Sequence[Row]) -> str | None:
     if delta is None or not finite(share):
         return None
     total = sum(row["delta_ns"] or 0 for row in parts)
-    most = "most" if share > 0.5 else "the largest part"
     where = WORDS[answer["dominant_part"]]
+    if share > 1:
+        return f"{where}: {ms(delta)} ms a step; other parts shrink beside it, so that {ms(total)} ms remain"
+    most = "most" if share > 0.5 else "the largest part"
     return f"{most} of it is paid for {where}: {ms(delta)} of {ms(total)} ms a step ({share:.0%})"
 
 

@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from gold import (
+    energy_overhead,
     kernel_breakdown,
     operation_overhead,
     scaling,
@@ -133,6 +134,7 @@ def _cut(text: str, most: int) -> str:
 
 
 _PLOTS: dict[str, Callable[[Sequence[Row], int, int], Iterator[str]]] = {
+    energy_overhead.TABLE.full_name: _intervals,
     kernel_breakdown.TABLE.full_name: _bars,
     operation_overhead.TABLE.full_name: _intervals,
     scaling.TABLE.full_name: _bars,

@@ -10,28 +10,36 @@ from lake.tables import RUN_ID, Table, boolean, float64, int32, int64, text
 from silver.steps import EVIDENCE
 from silver.warming import warmed
 
-PERIODS = ("epoch", "step")
+PERIODS = ("epoch", "step", "block")
 NUMBERINGS = ("number", "place")
 DURATIONS = ("told", "interval", "difference")
 # The intervals of an mllog line that are periods of training, by its key.
-_STARTS = {"epoch_start": "epoch", "step_start": "step", "train_step_start": "step", "iteration_start": "step"}
+_STARTS = {
+    "epoch_start": "epoch",
+    "step_start": "step",
+    "train_step_start": "step",
+    "iteration_start": "step",
+    "block_start": "block",
+}
 _ENDS = {
     f"{key.removesuffix('start')}{end}": period for key, period in _STARTS.items() for end in ("stop", "end", "finish")
 }
+# What a log may call the steps at its start that are no measure of training, in lower case.
+_WARMING = ("warmup", "warm-up", "warm_up", "settling")
 # No rate and no loss is beyond it; what is not a number compares as larger than any on every engine.
 _LARGEST = 1e300
 
 TABLE = Table(
     tier="silver",
     name="throughput",
-    grain="One row per epoch or step of a training log.",
+    grain="One row per epoch, step or block of epochs of a training log.",
     key=("source_sha256", "ordinal"),
     columns=(
         RUN_ID,
         int32("rank", "Rank that wrote the log, where the file's name says it; else 0.", minimum=0),
         text("source_sha256", "The source file, by the digest of its bytes as they landed."),
         int64("ordinal", "Place of its (first) record among the training records of its source.", minimum=0),
-        text("record", "mllog: a pair of lines; csv: a record of a table.", one_of=RECORDS),
+        text("record", "mllog: a pair of lines, or one that gives a rate; csv: a record of a table.", one_of=RECORDS),
         text("period", "What the row is of.", one_of=PERIODS),
         int64("period_number", "Number of the epoch or step, as numbered_by says.", minimum=0),
         int64("period_ordinal", "Place among those of its source, from 0.", minimum=0),
@@ -70,17 +78,18 @@ _OF_ONE = ["source_sha256", "period"]
 _COLUMNS = [
     *("run_id", "source_sha256", "ordinal", "record", "period", "epoch_number", "step_number", "ts_ns", "end_ns"),
     *("duration_ns", "duration_source", "samples_per_second", "tokens_per_second", "batch_size", "loss_number"),
-    "_fault",
+    *("phase", "_fault"),
 ]
 
 
 def conform(training_log: Frame, sources: Frame, runs: Frame) -> Frame:
     """Let every record of a table and every interval of a log be one period, timed by what the source itself says."""
-    rows = nw.concat([_records(training_log), _intervals(training_log)])
+    rows = nw.concat([_records(training_log), *_rated(_intervals(training_log), _rates(training_log))])
     ranks = sources.filter(nw.col("outcome") == "kept").select("source_sha256", "rank")
     rows = rows.join(ranks, on="source_sha256", how="left").with_columns(rank=nw.col("rank").fill_null(0))
     rows = _numbered(rows).with_columns(_log=nw.concat_str(nw.col("source_sha256"), nw.col("period")))
     rows = warmed(_paced(rows), runs, "_log", "period_ordinal", "_pace", "log", nw.col("period") == "step")
+    rows = _phased(rows)
     has_rate = ~nw.col("samples_per_second").is_null() | ~nw.col("tokens_per_second").is_null()
     has_time = ~nw.col("duration_ns").is_null()
     is_told = has_rate | (has_time & (nw.col("duration_source") != "difference")).fill_null(False)
@@ -104,7 +113,8 @@ def _records(log: Frame) -> Frame:
     has_steps = ~nw.col("step_number").max().over("source_sha256").is_null()
     is_step = ~nw.col("step_number").is_null() | (nw.col("epoch_number").is_null() & nw.col("_has_steps"))
     rows = rows.with_columns(_has_steps=has_steps).with_columns(
-        period=nw.when(is_step).then(nw.lit("step")).otherwise(nw.lit("epoch")), end_ns=nw.col("ts_ns")
+        period=nw.when(is_step).then(nw.lit("step")).otherwise(nw.lit("epoch")),
+        end_ns=nw.coalesce(nw.col("ts_ns"), nw.col("began_ns") + nw.col("duration_ns")),
     )
     rows = rows.with_columns(_since_ns=nw.col("end_ns") - nw.col("end_ns").shift(1).over(*_OF_ONE, order_by="ordinal"))
     is_told = ~nw.col("duration_ns").is_null()
@@ -116,7 +126,7 @@ def _records(log: Frame) -> Frame:
     )
     rows = _believed(rows)
     return rows.with_columns(
-        ts_ns=nw.col("end_ns") - nw.col("duration_ns"),
+        ts_ns=nw.coalesce(nw.col("began_ns"), nw.col("end_ns") - nw.col("duration_ns")),
         samples_per_second=_if_rate("samples_per_second"),
         tokens_per_second=_if_rate("tokens_per_second"),
         loss_number=nw.when(nw.col("loss_number").is_between(-_LARGEST, _LARGEST)).then(nw.col("loss_number")),
@@ -126,10 +136,13 @@ def _records(log: Frame) -> Frame:
 def _intervals(log: Frame) -> Frame:
     """A start with the end that follows it; either alone stays as a row that says so."""
     starts, ends = list(_STARTS), list(_ENDS)
-    of_steps = [key for keys in (_STARTS, _ENDS) for key, period in keys.items() if period == "step"]
+    period = nw.lit("epoch")
+    for name in ("step", "block"):
+        keys = [key for marked in (_STARTS, _ENDS) for key, of in marked.items() if of == name]
+        period = nw.when(nw.col("record_key").is_in(keys)).then(nw.lit(name)).otherwise(period)
     marks = log.filter(nw.col("record") == "mllog", nw.col("record_key").is_in([*starts, *ends]))
     marks = marks.with_columns(
-        period=nw.when(nw.col("record_key").is_in(of_steps)).then(nw.lit("step")).otherwise(nw.lit("epoch")),
+        period=period,
         _end=flag(nw.col("record_key").is_in(ends)),
     )
     of_one = [*_OF_ONE, "namespace", "epoch_number", "step_number"]
@@ -154,6 +167,54 @@ def _intervals(log: Frame) -> Frame:
     return marks.with_columns(_fault=nw.coalesce(nw.col("_open"), nw.col("_fault"))).select(_COLUMNS)
 
 
+def _phased(rows: Frame) -> Frame:
+    """A log that names its phases knows best its warm-up; where a profiler was on, steps without it count."""
+    phase = nw.col("phase").str.to_lowercase()
+    is_bare, is_warming, is_recorded = phase == "bare", phase.is_in(_WARMING), phase == "recorded"
+    rows = rows.with_columns(
+        _phases=nw.col("phase").count().over(*_OF_ONE), _bare=flag(is_bare.fill_null(False)).max().over(*_OF_ONE)
+    )
+    is_slowed = (is_recorded & (nw.col("_bare") == 1)).fill_null(False)
+    own = (
+        nw.when(is_warming.fill_null(False))
+        .then(nw.concat_str(nw.lit("its log calls it "), nw.col("phase")))
+        .otherwise(nw.when(is_slowed).then(nw.lit("the profiler was on, and the log times other steps without it")))
+    )
+    reason = nw.when(nw.col("_phases") > 0).then(own).otherwise(nw.col("warmup_reason"))
+    return rows.with_columns(warmup_reason=reason).with_columns(is_warmup=~nw.col("warmup_reason").is_null())
+
+
+def _rates(log: Frame) -> Frame:
+    """Lines that give a rate, of the step or epoch that they name; one that names none is a step by its place."""
+    rates = log.filter(nw.col("record") == "mllog", ~nw.col("samples_per_second").is_null())
+    is_epoch = nw.col("step_number").is_null() & ~nw.col("epoch_number").is_null()
+    none = nw.lit(None).cast(nw.Int64)
+    return rates.with_columns(
+        period=nw.when(is_epoch).then(nw.lit("epoch")).otherwise(nw.lit("step")),
+        samples_per_second=_if_rate("samples_per_second"),
+        end_ns=nw.col("ts_ns"),
+        ts_ns=none,
+        duration_ns=none,
+        duration_source=nw.lit(None).cast(nw.String),
+        _fault=nw.lit(None).cast(nw.String),
+    ).select(_COLUMNS)
+
+
+def _rated(intervals: Frame, rates: Frame) -> tuple[Frame, Frame]:
+    """Give an interval the last rate of its number; rates of no interval stay rows of their own."""
+    of_one = ["run_id", "source_sha256", "period", "_own"]
+    intervals, rates = intervals.with_columns(_own=_own_number()), rates.with_columns(_own=_own_number())
+    rates = rates.with_columns(_last=nw.col("ordinal").max().over(*of_one))
+    last = rates.filter(nw.col("ordinal") == nw.col("_last"), ~nw.col("_own").is_null())
+    known = intervals.join(last.select(*of_one, _rate=nw.col("samples_per_second")), on=of_one, how="left")
+    known = known.with_columns(samples_per_second=nw.coalesce(nw.col("samples_per_second"), nw.col("_rate")))
+    return known.select(_COLUMNS), rates.join(intervals.select(*of_one), on=of_one, how="anti").select(_COLUMNS)
+
+
+def _own_number() -> nw.Expr:
+    return nw.when(nw.col("period") == "step").then(nw.col("step_number")).otherwise(nw.col("epoch_number"))
+
+
 def _believed(rows: Frame) -> Frame:
     """A time that runs backwards is a clock's fault: it is left out and said."""
     is_back = (nw.col("duration_ns") < 0).fill_null(False)
@@ -169,8 +230,7 @@ def _if_rate(column: str) -> nw.Expr:
 
 def _numbered(rows: Frame) -> Frame:
     """Number the periods of a log by their own numbers where those are distinct, else by place."""
-    own = nw.when(nw.col("period") == "step").then(nw.col("step_number")).otherwise(nw.col("epoch_number"))
-    rows = numbered(rows.with_columns(_own=own), "_place", _OF_ONE, "ordinal")
+    rows = numbered(rows.with_columns(_own=_own_number()), "_place", _OF_ONE, "ordinal")
     is_odd = nw.col("_own").is_null() | (nw.col("_own") < 0).fill_null(False)
     rows = rows.with_columns(
         period_ordinal=nw.col("_place") - 1,

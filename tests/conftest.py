@@ -64,6 +64,7 @@ class LandedRun:
     collectives: pl.DataFrame
     samples: pl.DataFrame
     attestations: pl.DataFrame
+    copies: pl.DataFrame
 
     def file(self, name: str) -> dict[str, object]:
         """The row of `bronze.source_files` for that file."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lake.store import Lake
     from tests.tampered import Change
 
-TEE, TWIN = "gpt2-tee-w2", "gpt2-plain-w2"
+TEE, TWIN = "gpt2-sealed-w4", "gpt2-plain-w4"
 SECRET = "Ada Lovelace's own words"
 
 
@@ -78,6 +78,7 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
         "records_are_those_that_landed",
         1,
     ),
+    "rows told": ("bronze.source_files", first("rows_count", 7), "rows_are_in_the_tables", 1),
     "stretch": ("bronze.unreadable", STRETCH, "stretches_are_those_that_landed", 1),
     "lost count": ("silver.rule_counts", one_fewer_at_the_end, "landed_is_kept_merged_or_rejected", 1),
     "lost span": ("silver.spans", one_fewer, "spans_are_the_events_kept", 1),
@@ -112,6 +113,24 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
     "lost step": ("gold.time_breakdown", one_fewer, "steps_are_those_of_silver", 1),
     "kernel time": ("gold.kernel_breakdown", first("total_ns", pl.col("total_ns") + 1), "kernels_are_the_gpu_spans", 1),
     "violations": ("gold.sealing_coverage", first("violations_count", 99), "crossings_are_those_of_silver", 1),
+    "energy of no step": (
+        "gold.step_energy",
+        row(
+            run_id=TEE,
+            timed_by="profile",
+            rank=0,
+            period="step",
+            step_number=10**6,
+            device_id=0,
+            ts_ns=1,
+            duration_ns=1,
+            is_warmup=False,
+            samples_count=0,
+            evidence="unobservable",
+        ),
+        "steps_are_those_of_their_clock",
+        1,
+    ),
     "two fates": ("gold.sealing_coverage", first("plain_bytes", 99), "promises_have_one_fate", 1),
     "straggler": ("gold.stragglers", first("match_id", "of nobody"), "collectives_are_those_of_silver", 1),
     "twin": ("gold.pairs", first("baseline_run_id", "nobody"), "runs_of_the_pair_exist", 1),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assets import gold, silver
+from assets.catalogue import table as declared
+from assets.expectations import hold
 from gold import pairs, step_overhead, throughput_overhead
 from lake.engines import engine
 from pipelines.verdicts import told
@@ -23,6 +25,26 @@ QUERY = b"==============NVSMI CONF-COMPUTE LOG==============\n\n    CC State    
 def table(*rates: float) -> bytes:
     lines = [f"{1_700_000_000 + 10 * at}.5,{at + 1},{rate},0.5,64\n" for at, rate in enumerate(rates)]
     return ("Timestamps,Epoch,Thput (img/s),Epoch Loss,Bsize\n" + "".join(lines)).encode()
+
+
+JOB = b':::MLLOG {"key": "epoch_start", "time_ms": 1}\nnode:1:1 [0] NCCL INFO CC Off, Multi-GPU CC Off\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [("bronze.training_log", {"log.csv": table(90, 100)}), ("bronze.collective_records", {"job.log": JOB})],
+)
+def test_a_file_whose_rows_are_all_lost_breaks_a_promise(
+    lake: Lake, land_files: LandFiles, name: str, files: dict[str, bytes]
+) -> None:
+    landed, sources = land_files(files).files["rows_count"].item(), declared("bronze.source_files")
+    assert [each for each in hold(lake, sources, ["run-1"]) if not each.is_held] == []
+    lost = declared(name)
+    lake.replace(lost, "run-1", lost.arrow_schema.empty_table(), "0" * 64)
+    (broken,) = (each for each in hold(lake, sources, ["run-1"]) if not each.is_held)
+    assert (broken.check.name, broken.broken_count) == ("rows_are_in_the_tables", 1)
+    assert broken.samples[0]["rows_count"] == landed == 2
+    assert broken.samples[0]["found_count"] == (0 if name == "bronze.training_log" else 1)
 
 
 @pytest.mark.parametrize("name", ["polars", "duckdb"])

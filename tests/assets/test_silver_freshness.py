@@ -12,10 +12,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 
 from assets import bronze, silver
 from bronze import runs as claimed
+from bronze import source_files
 from lake import engines
 from lake.errors import ContractBroken
 from lake.keyring import KeyringFile
@@ -173,6 +175,19 @@ def test_a_run_that_fails_halfway_is_not_fresh_and_is_mended_by_the_next(land_fi
 
 
 # -- killed at any moment -----------------------------------------------------------------------------------------
+
+
+def test_a_file_of_which_not_all_events_are_settled_stops_its_run_and_leaves_it_stale(land_files: LandFiles) -> None:
+    lake = land_files.lake
+    land_files(FILES)
+    told = lake.scan(source_files.TABLE, [RUN]).collect()
+    more = told.with_columns(pl.col("events_count") + (pl.col("rank") == 1)).to_arrow()
+    lake.replace(source_files.TABLE, RUN, more, "0" * 64)
+    with pytest.raises(ContractBroken, match=r"run run-1: of 19 events of source [0-9a-f]{12}, 18 were kept"):
+        conform(land_files)
+    assert not is_fresh(land_files)
+    assert lake.snapshot(runs.TABLE).mark(RUN) is None
+    assert lake.scan(crossings.TABLE, [RUN]).collect().is_empty()
 
 
 def start(lake: Lake, zone: LandingZone) -> subprocess.Popen[bytes]:

@@ -223,6 +223,12 @@ def test_claims_land_beside_what_the_files_say(land_files: LandFiles) -> None:
     assert (row["note"], row["model"], row["found_world_size"]) == ("a 'b' \"c\"", None, None)
 
 
+@pytest.mark.parametrize("value", ["", "utc", "CET", "Europe/Berlin", "+2", "+15:00", "+02:60", "+02:00 "])
+def test_a_zone_is_utc_or_an_offset(value: str) -> None:
+    assert "clock_zone: expected UTC, or hours and minutes" in _fault(f"clock_zone = {json.dumps(value)}")
+    assert parse(b'clock_zone = "-05:30"', "run.toml").claims == {"clock_zone": "-05:30"}
+
+
 # -- there and back --------------------------------------------------------------------------------------------
 
 _ZONES = st.sampled_from([None, dt.UTC, dt.timezone(dt.timedelta(hours=-3, minutes=-30))])
@@ -247,6 +253,8 @@ def _valid(claim: Column) -> st.SearchStrategy[Any]:
         return st.sampled_from(claim.one_of)
     if claim.name in _RUN_IDS:
         return st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)
+    if claim.name == "clock_zone":
+        return st.from_regex(r"UTC|[+-](0[0-9]|1[0-4]):[0-5][0-9]", fullmatch=True)
     if claim.kind is Kind.INT64:
         return st.integers(1, 2**63 - 1)
     return st.floats(0, 1e18) if claim.kind is Kind.FLOAT64 else st.text(max_size=12)

@@ -42,6 +42,7 @@ _FILES = {
     "nccl_inspector": (json.dumps({"header": {}, "coll_perf": {}}).encode(), 1),
     "nccl_tests": (json.dumps({"results": [{"out_of_place": None}]}).encode(), 1),
     "nvidia_smi": (b"index, power.draw [W], memory.used [MiB]\n0, 1 W, 2 MiB\n", 2),
+    "copy_rate_csv": (b"size,bw\n64,0.5\n128,1\n", 2),
     "dcgm": (b"DCGM_FI_X 1\n", 1),
     "conf_compute": (b"    CC State : ON\n", 1),
     "eat_bundle": (_SIGNER.bundle({}, GPU_0={}), 2),
@@ -55,7 +56,8 @@ def everything(tmp_path: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def rows_by_source(landed: LandedRun) -> dict[str, int]:
-    tables = (landed.events, landed.nsys, landed.training, landed.collectives, landed.samples, landed.attestations)
+    records = (landed.nsys, landed.training, landed.collectives, landed.samples, landed.attestations, landed.copies)
+    tables = (landed.events, *records)
     counted = pl.concat(table.select("source_sha256") for table in tables).group_by("source_sha256").len()
     return dict(counted.iter_rows())
 
@@ -76,7 +78,7 @@ def test_every_format_is_told_by_its_content(land_files: LandFiles, everything: 
     for name, (_, rows) in everything.items():
         assert told[name]["rows_count"] == rows == counts[told[name]["source_sha256"]], name
     (run,) = landed.runs.to_dicts()
-    assert (run["events_count"], run["records_count"], run["unreadable_count"]) == (2, 14, 1)
+    assert (run["events_count"], run["records_count"], run["unreadable_count"]) == (2, 16, 1)
     assert (run["ranks_count"], run["conflicts"]) == (1, None)
 
 
@@ -155,7 +157,7 @@ def test_a_file_of_records_beside_traces_changes_nothing_of_them(land_files: Lan
 
 
 def test_a_table_that_no_reader_knows_is_refused_by_its_columns(land_files: LandFiles) -> None:
-    landed = land_files({"a.csv": b"size,bw\n64,0.5\n"})
+    landed = land_files({"a.csv": b"size,fan\n64,0.5\n"})
     assert landed.file("a.csv")["reason"] == (
-        "it is a table whose columns no reader knows: size, bw (docs/landing.md lists what is read)"
+        "it is a table whose columns no reader knows: size, fan (docs/landing.md lists what is read)"
     )

@@ -69,7 +69,8 @@ def test_every_record_of_a_report_is_a_row_with_all_its_cells(records: list[list
 @given(st.lists(_JUNK, max_size=12), _BLOCKS)
 def test_whatever_follows_a_header_every_line_is_accounted_for(lines: list[bytes], block_bytes: int) -> None:
     plain = [line.replace(b'"', b"'").replace(b"\r", b" ") for line in lines]
-    for header in (b"Start (ns),Duration (ns),Name,Tid\n", b"epoch,img/s\n", b"index, power.draw [W], memory.used\n"):
+    headers = (b"Start (ns),Duration (ns),Name,Tid\n", b"epoch,img/s\n", b"index, power.draw [W], memory.used\n")
+    for header in (*headers, b"size,bw\n"):
         found = told(header + b"".join(line + b"\n" for line in plain), block_bytes)
         (rows,) = [*found.rows.values()] or [[]]
         lines_of_rows = len({row["offset_bytes"] for row in rows})

@@ -45,6 +45,17 @@ def test_an_epoch_is_a_row_with_its_time_exact() -> None:
         (b"Iteration,Step Time (us),loss", b"7,1.5,2", {"step_number": 7, "duration_ns": 1500, "loss_number": 2.0}),
         (b"global_step,samples_per_second", b"7,3", {"step_number": 7, "samples_per_second": 3.0}),
         (b"Wall time,Step,Value", b"1.5,7,9", {"step_number": 7, "ts_ns": 1_500_000_000, "args": '{"Value":"9"}'}),
+        (
+            b"rank,step,phase,began_epoch_s,duration_s",
+            b"1,7,bare,1700000000.000000001,0.25",
+            {
+                "step_number": 7,
+                "phase": "bare",
+                "began_ns": 1_700_000_000_000_000_001,
+                "duration_ns": 250_000_000,
+                "args": '{"rank":"1"}',
+            },
+        ),
         (b"\xef\xbb\xbfEpoch,images/sec", b"7,3", {"epoch_number": 7, "samples_per_second": 3.0}),
     ],
 )
@@ -138,3 +149,26 @@ def test_the_first_mark_may_come_late() -> None:
     assert found.format == "job_log"
     assert found.reader.passed_count == 40_000
     assert len(found.table("training_log")) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "rate"),
+    [
+        (mllog(key="throughput", value=1234.5, metadata={"epoch_num": 3}), 1234.5),
+        (mllog(key="tracked_stats", value={"throughput": 12, "loss": 1}, metadata={"step": 3}), 12.0),
+        (mllog(key="throughput", value="fast"), None),
+        (mllog(key="throughput", value=True), None),
+        (mllog(key="tracked_stats", value=[1]), None),
+        (mllog(key="loss", value=5.5), None),
+    ],
+)
+def test_a_rate_is_read_where_a_line_gives_one(said: bytes, rate: float | None) -> None:
+    (row,) = told(said + b"\n").table("training_log")
+    assert row.get("samples_per_second") == rate
+    assert row["record_value"]
+
+
+def test_a_block_is_numbered_by_its_first_epoch() -> None:
+    block = mllog(key="block_start", value=None, time_ms=5, metadata={"first_epoch_num": 4, "epoch_count": 2})
+    (row,) = told(block + b"\n").table("training_log")
+    assert (row["record_key"], row["epoch_number"], row["ts_ns"]) == ("block_start", 4, 5_000_000)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from silver import clock_offsets, collectives, crossings, nonce_budgets, runs, spans
+from silver import (
+    clock_offsets,
+    collectives,
+    crossings,
+    device_samples,
+    nonce_budgets,
+    runs,
+    spans,
+    steps,
+    throughput,
+)
 from tests.silver.rows import RUN, ordered, rows_of, settled
 
 if TYPE_CHECKING:
@@ -16,7 +26,17 @@ if TYPE_CHECKING:
     from lake.tables import Table
     from tests.silver.rows import Bench
 
-SILVER = (clock_offsets, collectives, crossings, nonce_budgets, runs, spans)
+SILVER = (
+    clock_offsets,
+    collectives,
+    crossings,
+    device_samples,
+    nonce_budgets,
+    runs,
+    spans,
+    steps,
+    throughput,
+)
 TABLES = {module.TABLE.name: module.TABLE for module in SILVER}
 Rows = list[dict[str, Any]]
 

@@ -22,6 +22,7 @@ UNITS = {
     "count": {Kind.INT64},
     "mib": {Kind.FLOAT64},
     "w": {Kind.FLOAT64},
+    "j": {Kind.FLOAT64},
     "fraction": {Kind.FLOAT64},
     "ratio": {Kind.FLOAT64},
     "bits": {Kind.INT64},

@@ -9,6 +9,7 @@ import pytest
 from pipelines.instance import instance
 from pipelines.settings import settings
 from tests.pipelines.orchestra import Orchestra
+from tests.pipelines.snapshot_repository import SnapshotRepository, begun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,3 +43,13 @@ def empty_records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def records_at_hand(tmp_path: Path, empty_records: Path) -> None:
     """The records of a lake in the test's own folder, set up already."""
     shutil.copytree(empty_records, tmp_path / ".dagster")
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SnapshotRepository:
+    """A git repository with two snapshots, on a branch that has just left main; we are in it."""
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", "/dev/null")
+    found = begun(tmp_path / "repository")
+    monkeypatch.chdir(found.root)
+    return found

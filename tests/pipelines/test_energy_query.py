@@ -31,7 +31,7 @@ def test_the_query_on_the_page_takes_an_epoch_to_its_energy(lake: Lake, land_fil
     samples = [scrape(SECOND + at, (100 + at, 200)) for at in range(0, 20, 5)]
     land_files({"log.csv": LOG.encode(), "dcgm.prom": "".join(samples).encode()})
     silver.materialise(lake, "run-1", engine("polars"))
-    (text,) = re.findall(r"```sql\n(SELECT.*?silver\.device_samples.*?)```", PAGE, re.DOTALL)
+    (text,) = re.findall(r"```sql\n(SELECT[^`]*silver\.device_samples[^`]*)```", PAGE)
     with query(lake, text) as answer:
         rows = answer.rows().read_all().to_pylist()
     assert [(row["period_number"], row["samples_count"]) for row in rows] == [(1, 4), (2, 4)]

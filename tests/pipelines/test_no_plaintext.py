@@ -1,31 +1,34 @@
-"""Secrets planted wherever a person may leave one: none is found in silver, nor in what commands say of it."""
+"""Secrets planted wherever a person may leave one: none is in silver or gold, nor in what commands say of them."""
 
 from __future__ import annotations
 
 import json
 import logging
-from io import BytesIO
+import shutil
+from dataclasses import dataclass
+from io import BytesIO, StringIO
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from assets import silver
+from assets import gold, silver
 from pipelines.cli import main
 from tests.planted import finds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
     from pathlib import Path
 
     from click.testing import Result
 
-RUN = "job-1"
+RUN, SEALED = "job-1", "job-2"
 CLAIMED = {name: f"planted-{name}-erika" for name in ("host", "owner", "job", "note")}
 EXTRA = "planted-extra-bunker-7"
 ANNOTATION, ON_GPU, STRANGE = "planted-annotation-merger", "planted-on-gpu-merger", "planted-of-no-category"
 FRAME = "/home/planted-frame-erika/secret/train.py(17): forward"
+GPU = "GPU-planted-uuid-0815"
 REFUSED, UNREADABLE = "planted-refused-name", "planted-unreadable-name"
 FILE, TRACE_FILE, CONTENT = "planted-file.txt", "planted-trace-rank0.json", "planted-content-password"
 SECRETS = (
@@ -34,6 +37,7 @@ SECRETS = (
     ANNOTATION,
     ON_GPU,
     STRANGE,
+    GPU,
     "planted-frame-erika",
     REFUSED,
     UNREADABLE,
@@ -47,21 +51,26 @@ def span(category: str, name: str, length: float = 1) -> str:
     return json.dumps({"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": 5, "dur": length})
 
 
-@pytest.fixture
-def teetotal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """The command, in this process, with a keyring beside the lake."""
-    for name in ("TEETOTAL_KEYRING", "TEETOTAL_KEYRING_SECRET"):
-        monkeypatch.delenv(name, raising=False)
-    places = ["--lake", str(tmp_path / "lake"), "--landing", str(tmp_path / "landing")]
-    return lambda *words: CliRunner().invoke(main, [*places, *words], catch_exceptions=False)
+@dataclass(frozen=True)
+class Said:
+    """A lake that two runs full of secrets went through, what was printed and logged meanwhile, and its command."""
+
+    home: Path
+    results: dict[tuple[str, str], Result]
+    log: str
+
+    def teetotal(self, *words: str) -> Result:
+        """The command, in this process, with a keyring beside the lake."""
+        return teetotal(self.home, *words)
 
 
-@pytest.fixture
-def said(
-    teetotal: Callable[..., Result], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> dict[tuple[str, str], Result]:
-    """A run full of secrets, conformed; what `run`, and `show` of every table in every format, had to say."""
-    directory = tmp_path / "landing" / RUN
+def teetotal(home: Path, *words: str) -> Result:
+    places = ["--lake", str(home / "lake"), "--landing", str(home / "landing")]
+    return CliRunner().invoke(main, [*places, *words], catch_exceptions=False)
+
+
+def plant(directory: Path, claims: str) -> None:
+    """A run with a secret wherever there may be one, and a step with readings of its device."""
     directory.mkdir(parents=True)
     events = [
         span("user_annotation", ANNOTATION),
@@ -74,15 +83,34 @@ def said(
     ]
     (directory / TRACE_FILE).write_text('{"traceEvents": [' + ", ".join(events) + "]}")
     (directory / FILE).write_text(f"{CONTENT} is what this file, which is no trace, begins with")
-    claims = "".join(f'{name} = "{value}"\n' for name, value in CLAIMED.items())
-    (directory / "run.toml").write_text(f'regime = "cc_off"\n{claims}[extra]\ncluster = "{EXTRA}"\n')
-    with caplog.at_level(logging.DEBUG):
-        found = {("run", ""): teetotal("run")}
-        for table in silver.TABLES:
+    (directory / "steps.csv").write_text("step,began,duration\n0,1700000000,1\n1,1700000001,1\n")
+    moments = [f"2023/11/14 22:13:{second}.000, 0, {GPU}, 300 W\n" for second in range(19, 24)]
+    (directory / "samples.csv").write_text("timestamp, index, uuid, power.draw [W]\n" + "".join(moments))
+    claims += "".join(f'{name} = "{value}"\n' for name, value in CLAIMED.items())
+    (directory / "run.toml").write_text(f'{claims}[extra]\ncluster = "{EXTRA}"\n')
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Said]:
+    """The runs measured; what `run`, and `show` of every table in every format, had to say. Only to be read."""
+    home = tmp_path_factory.mktemp("planted-nowhere")
+    plant(home / "landing" / RUN, 'regime = "cc_off"\n')
+    plant(home / "landing" / SEALED, f'regime = "sw_per_hop_aesgcm"\nbaseline = "{RUN}"\n')
+    log, root = StringIO(), logging.getLogger()
+    handler, level = logging.StreamHandler(log), root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("TEETOTAL_KEYRING", "TEETOTAL_KEYRING_SECRET"):
+            patch.delenv(name, raising=False)
+        found = {("run", ""): teetotal(home, "run")}
+        for table in (*silver.TABLES, *gold.TABLES):
             for form in FORMS:
-                found[table.full_name, form] = teetotal("show", table.full_name, "--format", form, "--limit", "0")
-    assert [result.output for result in found.values() if result.exit_code] == []
-    return found
+                found[table.full_name, form] = teetotal(home, "show", table.full_name, "--format", form, "--limit", "0")
+        root.removeHandler(handler)
+        root.setLevel(level)
+        assert [result.output for result in found.values() if result.exit_code] == []
+        yield Said(home, found, log.getvalue())
 
 
 def leaks(result: Result, form: str, *secrets: str) -> list[str]:
@@ -95,41 +123,47 @@ def leaks(result: Result, form: str, *secrets: str) -> list[str]:
     return [secret for secret in secrets if any(secret in text for text in texts)]
 
 
-def test_no_secret_is_stored_in_silver(said: dict[tuple[str, str], Result], tmp_path: Path) -> None:
-    assert finds(tmp_path / "lake" / "silver", *SECRETS) == []
+@pytest.mark.parametrize("tier", ["silver", "gold"])
+def test_no_secret_is_stored_in_silver_or_gold(said: Said, tier: str) -> None:
+    assert finds(said.home / "lake" / tier, *SECRETS) == []
     # The search itself finds what is there.
-    bronze = " ".join(finds(tmp_path / "lake" / "bronze", *SECRETS))
+    bronze = " ".join(finds(said.home / "lake" / "bronze", *SECRETS))
     assert [secret for secret in SECRETS if secret not in bronze] == []
 
 
-def test_the_beginning_of_a_refused_file_is_not_stored_in_silver(
-    said: dict[tuple[str, str], Result], tmp_path: Path
-) -> None:
-    assert finds(tmp_path / "lake" / "silver", CONTENT[:15]) == []
+def test_gold_has_answers_in_which_a_secret_could_be(said: Said) -> None:
+    answers = {name for name, form in said.results if name.startswith("gold.") and form == "json"}
+    filled = {name for name in answers if json.loads(said.results[name, "json"].stdout)}
+    assert filled >= {"gold.attested_runs", "gold.kernel_breakdown", "gold.pairs", "gold.step_energy"}
+    assert {"gold.energy_overhead", "gold.throughput_overhead", "gold.step_overhead"} <= filled
 
 
-def test_no_secret_is_printed_or_logged_by_commands_for_silver(
-    said: dict[tuple[str, str], Result], caplog: pytest.LogCaptureFixture
-) -> None:
-    assert {place: found for place, result in said.items() if (found := leaks(result, place[1], *SECRETS))} == {}
-    assert [secret for secret in SECRETS if secret in caplog.text] == []
-    drawn = said["silver.runs", "table"].output
+@pytest.mark.parametrize("tier", ["silver", "gold"])
+def test_the_beginning_of_a_refused_file_is_not_stored(said: Said, tier: str) -> None:
+    assert finds(said.home / "lake" / tier, CONTENT[:15]) == []
+
+
+def test_no_secret_is_printed_or_logged_by_commands(said: Said) -> None:
+    results = said.results.items()
+    assert {place: found for place, result in results if (found := leaks(result, place[1], *SECRETS))} == {}
+    assert said.log
+    assert [secret for secret in SECRETS if secret in said.log] == []
+    drawn = said.results["silver.runs", "table"].output
     assert "sealed" in drawn
 
 
-def test_status_tells_no_secret_but_the_names_of_files_as_bronze_has_them(
-    said: dict[tuple[str, str], Result], teetotal: Callable[..., Result]
-) -> None:
-    told = teetotal("status")
+def test_status_tells_no_secret_but_the_names_of_files_as_bronze_has_them(said: Said) -> None:
+    told = said.teetotal("status")
     assert told.exit_code == 0
     assert set(leaks(told, "table", *SECRETS)) <= {FILE, TRACE_FILE}
     assert REFUSED not in told.output
     assert "1 rejected: A negative duration is a clock fault" in told.output
 
 
-def test_reveal_gives_every_secret_back(said: dict[tuple[str, str], Result], teetotal: Callable[..., Result]) -> None:
+def test_reveal_gives_every_secret_back(said: Said) -> None:
     def revealed(table: str) -> list[dict[str, str]]:
-        rows: list[dict[str, str]] = json.loads(teetotal("show", table, "--reveal", "--format", "json").stdout)
+        words = ("show", table, "--run", RUN, "--reveal", "--format", "json")
+        rows: list[dict[str, str]] = json.loads(said.teetotal(*words).stdout)
         return rows
 
     (run,) = revealed("silver.runs")
@@ -137,20 +171,21 @@ def test_reveal_gives_every_secret_back(said: dict[tuple[str, str], Result], tee
     assert json.loads(run["extra"]) == {"cluster": EXTRA}
     labels = {row["label"] for row in revealed("silver.spans") if row["label"]}
     assert labels == {ANNOTATION, ON_GPU, STRANGE, FRAME}
+    assert {row["device_uuid"] for row in revealed("silver.device_samples")} == {GPU}
     refused = {row["level"]: row["label"] for row in revealed("silver.rejects")}
     assert refused["event"] == REFUSED
     assert refused["file"].startswith(f"{FILE}: ")
     assert UNREADABLE in refused["stretch"]
-    drawn = teetotal("show", "silver.runs", "--reveal").output
+    drawn = said.teetotal("show", "silver.runs", "--reveal").output
     assert all(value in drawn for value in CLAIMED.values())
 
 
-def test_without_its_keyring_nothing_is_revealed_and_nothing_is_told(
-    said: dict[tuple[str, str], Result], teetotal: Callable[..., Result], tmp_path: Path
-) -> None:
-    (tmp_path / "keyring.json").unlink()
+def test_without_its_keyring_nothing_is_revealed_and_nothing_is_told(said: Said, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(said.home, home)
+    (home / "keyring.json").unlink()
     for table in ("silver.runs", "silver.spans", "silver.rejects"):
-        shown = teetotal("show", table, "--reveal", "--format", "csv")
+        shown = teetotal(home, "show", table, "--reveal", "--format", "csv")
         assert shown.exit_code == 1
         assert leaks(shown, "csv", *SECRETS, CONTENT) == []
-        assert teetotal("show", table, "--format", "csv").exit_code == 0
+        assert teetotal(home, "show", table, "--format", "csv").exit_code == 0

@@ -7,6 +7,7 @@ import pytest
 from assets import gold
 from gold import (
     attested_runs,
+    energy_overhead,
     kernel_breakdown,
     launches,
     operation_costs,
@@ -15,6 +16,7 @@ from gold import (
     published,
     scaling,
     sealing_coverage,
+    step_energy,
     step_overhead,
     stragglers,
     time_breakdown,
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
     from lake.tables import Table
 
 MS = 1_000_000
-PICTURED = {table.full_name: table for table in gold.TABLES if table is not pairs.TABLE}
+ROWS_ALONE = (pairs.TABLE, step_energy.TABLE)
+PICTURED = {table.full_name: table for table in gold.TABLES if table not in ROWS_ALONE}
 
 
 @pytest.mark.parametrize("name", [name for name, rows in answers().items() if rows and name in PICTURED])
@@ -53,7 +56,7 @@ def test_a_table_without_rows_says_so_and_what_would_have_one(table: Table) -> N
 
 
 def test_what_rows_say_best_has_no_figure() -> None:
-    for table in (pairs.TABLE, steps.TABLE):
+    for table in (*ROWS_ALONE, steps.TABLE):
         assert figure(table, rows_of(table, [{"run_id": "a"}])) is None
 
 
@@ -146,6 +149,12 @@ def test_the_interval_spans_its_ends_around_the_point_and_the_noise_spans_one() 
     (row,) = drawn(step_overhead.TABLE, {**PAIRED, **RATIOS}).rows
     assert [row[name] for name in ("at", "low", "high", "floor_low", "floor_high")] == [2.0, 1.5, 3.0, 0.5, 1.5]
     assert row["told"] == "2.00×, 95 % 1.50× to 3.00×"  # noqa: RUF001
+
+
+def test_more_energy_is_drawn_as_more_time_is() -> None:
+    ratios = {name.replace("slowdown", "energy"): value for name, value in RATIOS.items()}
+    (row,) = drawn(energy_overhead.TABLE, {"run_id": "tee", "evidence": "modelled", **ratios}).rows
+    assert [row[name] for name in ("at", "low", "high", "evidence")] == [2.0, 1.5, 3.0, "modelled"]
 
 
 def test_a_pair_without_an_answer_has_its_evidence_and_no_point() -> None:

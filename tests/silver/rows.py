@@ -319,7 +319,7 @@ def conformed(
     keep(nonce_budgets.TABLE, nonce_budgets.conform(crossed))
     paces = keep(throughput.TABLE, throughput.conform(bench.wrap(bronze.training), files, claims))
     attested = keep(attestations.TABLE, attestations.conform(bench.wrap(bronze.tokens), stepped, paces))
-    keep(device_samples.TABLE, device_samples.conform(bench.wrap(bronze.samples)))
+    keep(device_samples.TABLE, device_samples.conform(bench.wrap(bronze.samples), claims, stepped, paces))
     evidence = cc_evidence.found(bench.wrap(bronze.samples), bench.wrap(bronze.records), attested, claims)
     keep(runs.TABLE, runs.conform(claims, kept, stepped, crossed, paces, evidence))
     assert set(found) == {table.name for table in TABLES}

@@ -64,6 +64,31 @@ def test_steps_that_the_manifest_calls_warm_up_are(found: Silver) -> None:
     ]
 
 
+def step(number: int, phase: str, **fields: Any) -> Row:
+    """A step as the collector writes it down: one a second, each of half a second."""
+    return logged(step_number=number, phase=phase, began_ns=number * S, duration_ns=S // 2, **fields)
+
+
+@pytest.mark.given(
+    *(step(at, phase) for at, phase in enumerate(("Warmup", "bare", "bare", "settling", "recorded"))),
+    run(warmup_steps_count=0),
+)
+def test_only_steps_at_their_own_pace_count_where_the_log_says_which_are(found: Silver) -> None:
+    assert found.rows("throughput", "duration_source") == [("told",)] * 5
+    assert found.rows("throughput", "period_number", "ts_ns", "end_ns", "warmup_reason") == [
+        (0, 0, S // 2, "its log calls it Warmup"),
+        (1, S, S + S // 2, None),
+        (2, 2 * S, 2 * S + S // 2, None),
+        (3, 3 * S, 3 * S + S // 2, "its log calls it settling"),
+        (4, 4 * S, 4 * S + S // 2, "the profiler was on, and the log times other steps without it"),
+    ]
+
+
+@pytest.mark.given(step(0, "warmup"), step(1, "recorded"), step(2, "recorded"), run(warmup_steps_count=0))
+def test_steps_under_a_profiler_count_where_there_are_no_others(found: Silver) -> None:
+    assert found.rows("throughput", "is_warmup") == [(True,), (False,), (False,)]
+
+
 @pytest.mark.given(epoch(1, 9.0), epoch(2, 9.0), epoch(2, 9.0), epoch(None, 9.0))
 def test_numbers_that_repeat_or_are_missing_give_way_to_places(found: Silver) -> None:
     assert found.rows("throughput", "period_number", "numbered_by", "epoch_number") == [
@@ -107,6 +132,28 @@ def test_an_interval_is_a_start_with_its_end_and_either_alone_says_so(found: Sil
         (1, S, 5 * S, 4 * S, "interval", "measured", None),
         (2, 6 * S, None, None, None, "unobservable", "its end was not recorded"),
         (3, None, 9 * S, None, None, "unobservable", "its start was not recorded"),
+    ]
+
+
+@pytest.mark.given(
+    mark("block_start", 1, epoch_number=1),
+    mark("throughput", 2, epoch_number=1, samples_per_second=90.0),
+    mark("tracked_stats", 3, step_number=100, samples_per_second=95.0),
+    mark("tracked_stats", 4, step_number=200, samples_per_second=float("nan")),
+    mark("block_stop", 5, epoch_number=1),
+    mark("epoch_start", 6, epoch_number=2),
+    mark("throughput", 7, epoch_number=2, samples_per_second=80.0),
+    mark("throughput", 8, epoch_number=2, samples_per_second=81.0),
+    mark("epoch_stop", 9, epoch_number=2),
+)
+def test_blocks_are_periods_and_rates_are_those_of_the_epoch_or_step_that_they_name(found: Silver) -> None:
+    columns = ("period", "period_number", "samples_per_second", "duration_ns", "evidence")
+    assert found.rows("throughput", *columns) == [
+        ("block", 1, None, 4 * S, "measured"),
+        ("epoch", 1, 90.0, None, "measured"),
+        ("step", 100, 95.0, None, "measured"),
+        ("step", 200, None, None, "unobservable"),
+        ("epoch", 2, 81.0, 3 * S, "measured"),
     ]
 
 

@@ -1,0 +1,44 @@
+"""The commands `teetotal snapshots review` and `teetotal snapshots gate`; what they need is imported when they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+_BASE = click.option(
+    "--base", metavar="REV", help="Compare with where HEAD left this revision (default: the main branch, or HEAD~1)."
+)
+_FULL = click.option("--full", is_flag=True, help="Everything, however long; else what fits into a comment.")
+
+
+@click.group()
+def snapshots() -> None:
+    """What a change did to the snapshots, for whoever reviews it."""
+
+
+@snapshots.command("review")
+@_BASE
+@_FULL
+def review_snapshots(base: str | None, full: bool) -> None:
+    """Print, as Markdown, which snapshots changed: rows, columns, old and new, verdicts, and the reasons given."""
+    from pipelines.snapshots import review
+    from report.snapshot_review import page
+
+    click.echo(page(review(Path.cwd(), base), is_full=full), nl=False)
+
+
+@snapshots.command("gate")
+@_BASE
+@_FULL
+def gate_snapshots(base: str | None, full: bool) -> None:
+    """Print the review; exit with 1 if a changed snapshot has no `Snapshot-Reason:` in a commit, or lost its test."""
+    from pipelines.snapshots import review
+    from report.snapshot_review import page
+
+    found = review(Path.cwd(), base)
+    click.echo(page(found, is_full=full), nl=False)
+    for fault in found.faults:
+        click.echo(f"teetotal: {fault}", err=True)
+    if found.faults:
+        raise SystemExit(1)
