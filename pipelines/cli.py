@@ -316,7 +316,8 @@ Recorded on one NVIDIA H200 with confidential computing off; the `sealed` runs s
 
 The tables are a Delta lake in {chosen.lake}. Look around:
   {sys.argv[0]} status
-  {sys.argv[0]} show gold.step_overhead
+  {sys.argv[0]} report
+  {sys.argv[0]} show gold.step_overhead --plot
   {sys.argv[0]} show gold.time_breakdown --run {run_ids[-1]}
   {sys.argv[0]} show silver.crossings --run {run_ids[-1]}"""
     )

@@ -12,7 +12,7 @@ from report.units import counted, duration, finite, legible, number
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MOST_RANKS, MOST_OPERATIONS = 16, 10
+MOST_RANKS, MOST_OPERATIONS = 16, 8
 _UNSAID = {"", "none", "unknown"}
 
 

@@ -13,13 +13,15 @@ from report.units import counted, duration, legible, number, percent, size
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-MOST, MOST_EACH, MOST_RUNS = 10, 3, 12
+# Few, since every letter of a picture costs time, and each run has its pictures drawn.
+MOST, MOST_EACH, MOST_RUNS = 6, 3, 12
+_NAMES = 460  # pixels
 _NOISE = re.compile(r"^void |\(anonymous namespace\)::|at::native::")
 _TIMES = [("transfer", BLUE), ("skew of arrivals", ORANGE)]
 
 
 def kernel_breakdown(rows: Sequence[Row]) -> Figure:
-    """The ten kernels that took most of a run's GPU time; of several runs the first three each."""
+    """The six kernels that took most of a run's GPU time; of several runs the first three each."""
     chosen, notes = _chosen(rows, lambda row: (-row["total_ns"], row["kind"], row["name"]), "kernel")
     shown = tuple(mark for place, row in enumerate(chosen) for mark in _kernel(place, row, chosen))
     kinds = sorted({row["kind"] for row in chosen})
@@ -31,7 +33,7 @@ def kernel_breakdown(rows: Sequence[Row]) -> Figure:
             x=across("at", "ms, all launches and ranks together"),
             color=legend("what", colours),
         ),
-        words("name", -NAME - 10, NAME + PLOT, dy=-7),
+        words("name", -NAME - 10, _NAMES, dy=-7),
         names("group", weight=600, dy=4),
         words("value", PLOT + 10, 190, dy=7),
         high=34,
