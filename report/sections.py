@@ -90,6 +90,7 @@ def _verdicts(tables: Tables) -> Iterator[Markup]:
     """A sentence for each pair, then for each run that has no twin."""
     logged = {row["run_id"]: row for row in tables["gold.throughput_overhead"]}
     caveats = {row["run_id"]: row["caveat"] for row in tables["gold.pairs"]}
+    claims = {row["run_id"]: row for row in tables["gold.attested_runs"]}
     for row in tables["gold.step_overhead"]:
         parts = [part for part in tables["gold.toll_breakdown"] if part["run_id"] == row["run_id"]]
         where = dominant(row, parts)
@@ -100,6 +101,7 @@ def _verdicts(tables: Tables) -> Iterator[Markup]:
             *([element("p", f"{where[:1].upper()}{where[1:]}.")] if where else []),
             *([element("p", f"By its training log: {log['verdict']} ", _evidence(log["evidence"]))] if log else []),
             *([element("p", caveats[row["run_id"]], class_="note")] if caveats.get(row["run_id"]) else []),
+            *([element("p", _claim(claims[row["run_id"]]), class_="note")] if row["run_id"] in claims else []),
         ]
         yield element(
             "article",
@@ -124,6 +126,12 @@ def _verdicts(tables: Tables) -> Iterator[Markup]:
             yield element("p", alone, class_="note", data_run=legible(row["run_id"]))
     if not tables["gold.pairs"]:
         yield element("p", "No run here claims a TEE, so there is nothing to compare.", class_="lead")
+
+
+def _claim(row: Row) -> str:
+    """What was switched on while it was recorded: a regime in software is no confidential computing."""
+    mode = row["found_cc_mode"] or row["cc_mode"]
+    return f"{row['verdict']}; confidential computing of the GPU: {mode or 'not known'}"
 
 
 def _sealing(tables: Tables) -> Section:
