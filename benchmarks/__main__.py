@@ -1,118 +1,85 @@
-"""`python -m benchmarks`: Kineto to bronze, silver and gold, on one and five million real events shifted in time."""
+"""`python -m benchmarks [PART…]`: ours beside peers and the limit, how it grows and how it starts."""
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import os
-import platform
-import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import TIERS
-from benchmarks.traces import enlarge
+from benchmarks.growth import with_events, with_files, with_lake
+from benchmarks.inputs import given, landed, trace
+from benchmarks.limits import beside_the_limit
+from benchmarks.measuring import CACHE, Cost, machine, measured, median, spread, table
+from benchmarks.peers import compared
+from benchmarks.starting import started
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from benchmarks.inputs import Trace
 
-Cost = tuple[float, float, float]
-
-_ROOT = Path(__file__).parent.parent
-_CACHE = Path(__file__).parent / ".cache"
-_RECORDING = _ROOT / "samples" / "resnet50-tee-w2" / "resnet50-tee-w2-r0.json.gz"
+PARTS = ("tiers", "peers", "limits", "events", "files", "lake", "start")
+_MILLION = 1_000_000
 
 
 def main() -> None:
-    """Make the traces, bring each through the tiers in processes of their own, and print what each tier took."""
+    """Measure what was asked for, and print a Markdown table for each part as it is done."""
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    options.add_argument(
+        "parts", nargs="*", help=f"some of {', '.join(PARTS)}; tiers, peers, limits and start by default"
+    )
     options.add_argument("--millions", type=int, nargs="+", default=[1, 5], help="sizes in millions of events")
+    options.add_argument("--ranks", type=int, nargs="+", default=[1, 8, 64], help="for `files`: ranks of a run")
+    options.add_argument("--runs", type=int, nargs="+", default=[10, 100, 1000], help="for `lake`: runs already there")
     options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--engine", default="polars", help="what computes silver and gold")
-    options.add_argument("--trace", type=Path, nargs="*", default=[], help="time these files instead")
+    options.add_argument("--trace", type=Path, nargs="*", default=[], help="for `tiers`: time these files instead")
     chosen = options.parse_args()
-    traces = [(path, *_measured(path)) for path in chosen.trace] or [_made(millions) for millions in chosen.millions]
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}"
-    )
-    names = {
-        "tier": 8,
-        "events": 12,
-        "JSON MB": 10,
-        "wall s": 9,
-        "CPU s": 9,
-        "MB/CPU-s": 10,
-        "spread": 14,
-        "peak MB": 9,
+    unknown = set(chosen.parts) - set(PARTS)
+    if unknown:
+        options.error(f"expected some of {', '.join(PARTS)}, found {', '.join(sorted(unknown))}")
+    os.environ["BENCHMARK_ENGINE"] = chosen.engine
+    events = [millions * _MILLION for millions in chosen.millions]
+    measures = {
+        "tiers": lambda: _tiers(
+            [given(path) for path in chosen.trace] or [trace(size) for size in events], chosen.repeats
+        ),
+        "peers": lambda: compared(events[0], chosen.repeats),
+        "limits": lambda: beside_the_limit(events[0], chosen.repeats),
+        "events": lambda: with_events(events),
+        "files": lambda: with_files(chosen.ranks),
+        "lake": lambda: with_lake(chosen.runs),
+        "start": lambda: started(chosen.repeats),
     }
-    print(f"{'trace':<24}" + "".join(f"{name:>{width}}" for name, width in names.items()) + "  wall of bronze's")
-    runs: dict[tuple[Path, str], list[Cost]] = {(path, tier): [] for path, _, _ in traces for tier in TIERS}
-    for _ in range(chosen.repeats):
-        for path, _, _ in traces:  # interleaved, so that a noisy minute hits all alike
-            for tier, cost in _made_of(path, chosen.engine):
-                runs[path, tier].append(cost)
-    for path, events, size in traces:
-        first = statistics.median(wall for wall, _, _ in runs[path, TIERS[0]])
+    print(f"{machine()}; python -m benchmarks {' '.join(sys.argv[1:])}".rstrip())
+    for part in chosen.parts or ("tiers", "peers", "limits", "start"):
+        print(f"\n{measures[part]()}", flush=True)
+
+
+def _tiers(traces: list[Trace], repeats: int) -> str:
+    """Bring each trace into an empty lake, tier by tier, each tier a process of its own."""
+    runs: dict[tuple[Path, str], list[Cost]] = {(each.path, tier): [] for each in traces for tier in TIERS}
+    for _ in range(repeats):
+        for each in traces:  # interleaved, so that a noisy minute hits all alike
+            with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE if CACHE.exists() else None) as folder:
+                landed(Path(folder), each.path)
+                for tier in TIERS:
+                    words = [sys.executable, "-m", "benchmarks.tier", tier, f"{folder}/lake", f"{folder}/landing"]
+                    runs[each.path, tier].append(measured(words))
+    rows = []
+    for each in traces:
+        first = median([cost.wall_s for cost in runs[each.path, TIERS[0]]])
         for tier in TIERS:
-            wall, cpu, peak = (statistics.median(values) for values in zip(*runs[path, tier], strict=True))
-            rates = [size / 1e6 / run[1] for run in runs[path, tier]]
-            print(
-                f"{path.name:<24.24}{tier:>8}{events:>12,}{size / 1e6:>10,.1f}{wall:>9.2f}{cpu:>9.2f}"
-                f"{size / 1e6 / cpu:>10.1f}{min(rates):>7.1f}-{max(rates):<6.1f}{peak:>9.0f}{wall / first:>10.2f}x"
-            )
-
-
-def _made(millions: int) -> tuple[Path, int, int]:
-    """A trace of that size, from the cache or made now."""
-    _CACHE.mkdir(exist_ok=True)
-    made_from = hashlib.sha256(_RECORDING.read_bytes() + Path(__file__).with_name("traces.py").read_bytes()).hexdigest()
-    path = _CACHE / f"{millions}M-{made_from[:12]}.json.gz"
-    facts = path.with_suffix(".facts")
-    if not facts.exists():
-        print(f"making {path.name} …", file=sys.stderr)
-        # In a process of its own: the peak of a child starts with what its parent holds when it is forked.
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            made = pool.submit(enlarge, _RECORDING, path, millions * 1_000_000).result()
-        facts.write_text(json.dumps(made))
-    events, size = json.loads(facts.read_text())
-    return path, events, size
-
-
-def _measured(path: Path) -> tuple[int, int]:
-    """Events and plain bytes of a trace that was given, counted by Python's own json."""
-    import gzip
-
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rb") as file:
-        data = file.read()
-    return len(json.loads(data)["traceEvents"]), len(data)
-
-
-def _made_of(trace: Path, engine: str) -> Iterator[tuple[str, Cost]]:
-    """Bring one trace into an empty lake, tier by tier: wall, CPU seconds and peak MB of each whole process."""
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=_CACHE if _CACHE.exists() else None) as folder:
-        run = Path(folder) / "landing" / "bench"
-        run.mkdir(parents=True)
-        shutil.copyfile(trace, run / trace.name)
-        (run / "run.toml").write_text('regime = "cc_off"\n')
-        for tier in TIERS:
-            words = ["-m", "benchmarks.tier", tier, f"{folder}/lake", f"{folder}/landing", engine]
-            start = time.perf_counter()
-            done = subprocess.Popen([sys.executable, *words], cwd=_ROOT, stdout=subprocess.PIPE)
-            told = b"" if done.stdout is None else done.stdout.read()  # until it ends
-            _, status, used = os.wait4(done.pid, 0)
-            wall = time.perf_counter() - start
-            if status:
-                raise SystemExit(f"{tier} failed on {trace}")
-            yield tier, (wall, used.ru_utime + used.ru_stime, int(told) / 1e6)
+            costs = runs[each.path, tier]
+            rates = [each.plain_bytes / 1e6 / cost.cpu_s for cost in costs]
+            wall = median([cost.wall_s for cost in costs])
+            cpu = f"{median([cost.cpu_s for cost in costs]):.1f}"
+            peak = f"{max(cost.peak_mb for cost in costs):,.0f}"
+            rows.append([each.name, tier, f"{wall:.1f}", cpu, spread(rates, 0), peak, f"{wall / first:.2f}"])
+    names = ("trace", "tier", "wall s", "CPU s", "MB of JSON per CPU-second", "peak MB", "wall of bronze's")
+    return "\n".join(["Tiers, from gzip to Delta:", "", table(names, rows)])
 
 
 if __name__ == "__main__":

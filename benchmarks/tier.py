@@ -1,35 +1,48 @@
-"""`python -m benchmarks.tier TIER LAKE LANDING`: one tier of the one run that lies there; prints its peak in bytes."""
+"""`python -m benchmarks.tier TIER… LAKE LANDING`: tiers of the one run that lies there; prints its peak in bytes."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
-from pathlib import Path
 
 from assets import bronze, gold, silver
+from benchmarks.measuring import moved_bytes, peak_bytes
+from gold import kernel_breakdown, trace_summary
 from lake.engines import engine
 from lake.landing_zone import LandingZone
 from lake.store import Lake
 from pipelines.settings import settings
 
 
-def main(tier: str, lake_path: str, landing_path: str, chosen: str = "polars") -> None:
-    """Make the tier's tables from what the tier before it left, and print the most memory that this took."""
+def main(*words: str) -> None:
+    """Make the tiers' tables, and print the most memory that this took, and the answers that peers give too."""
+    *tiers, lake_path, landing_path = words
     places = settings(lake_path, landing_path)
     lake, zone = Lake(places.lake, places.keyring), LandingZone(places.landing)
-    (run_id,), _ = zone.run_ids()
-    if tier == "bronze":
+    run_ids, _ = zone.run_ids()
+    run_id = os.environ.get("BENCHMARK_RUN") or run_ids[0]
+    chosen = os.environ.get("BENCHMARK_ENGINE", "polars")
+    before = moved_bytes()
+    if "bronze" in tiers:
         bronze.materialise(lake, zone, run_id, places.limits)
-    elif tier == "silver":
+    if "silver" in tiers:
         silver.materialise(lake, run_id, engine(chosen))
-    else:
+    if "gold" in tiers:
         gold.materialise(lake, run_id, engine(chosen))
-    print(_peak_bytes())
-
-
-def _peak_bytes() -> int:
-    """The peak of this process alone: what the parent held when it started us is counted by getrusage, not here."""
-    told = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in told if line.startswith("VmHWM:"))
+    moved = {name: value - before[name] for name, value in moved_bytes().items()}
+    answers = {}
+    if "gold" in tiers:
+        (first, *_) = lake.scan(trace_summary.TABLE, [run_id]).sort("rank").collect().to_dicts()
+        kernels = lake.scan(kernel_breakdown.TABLE, [run_id]).collect()
+        answers = {
+            "total_us": first["total_ns"] / 1e3,
+            "idle_us": first["idle_ns"] / 1e3,
+            "compute_us": first["hta_compute_ns"] / 1e3,
+            "kernels_us": float(kernels["total_ns"].sum()) / 1e3,
+            "gpu_events": first["gpu_events"],
+        }
+    print(json.dumps({"peak_bytes": peak_bytes(), **moved, **answers}))
 
 
 if __name__ == "__main__":

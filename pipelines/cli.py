@@ -280,7 +280,7 @@ def demo(chosen: Settings) -> None:
         click.echo(line)
     click.echo(
         f"""
-Recorded on one NVIDIA H200 with confidential computing off; the `tee` runs seal every ring hop in software
+Recorded on one NVIDIA H200 with confidential computing off; the `sealed` runs seal every ring hop in software
 (regime sw_per_hop_aesgcm), the `plain` runs take the same path without crypto. samples/README.md says more.
 
 The tables are a Delta lake in {chosen.lake}. Look around:

@@ -30,7 +30,7 @@ def told(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
             yield from (f"  {log[name]}" for name in ("caveat", "unobservable") if log[name])
             if not answer["steps_count"]:
                 continue  # there was nothing but the log
-        yield f"  {answer['verdict']}"
+        yield f"  {'by its trace: ' if log else ''}{answer['verdict']}"
         parts = [row for row in tolls if row["run_id"] == answer["run_id"]]
         if answer["dominant_part"] is not None:
             yield f"  {_dominant(answer, parts)}"
@@ -44,6 +44,8 @@ def _dominant(answer: dict[str, Any], parts: list[dict[str, Any]]) -> str:
     share = answer["dominant_fraction"]
     most = "most" if share > 0.5 else "the largest part"
     where = WORDS[answer["dominant_part"]]
+    if share > 1:
+        return f"{where}: {_ms(delta)} ms a step; other parts shrink beside it, so that {_ms(total)} ms remain"
     return f"{most} of it is paid for {where}: {_ms(delta)} of {_ms(total)} ms a step ({share:.0%})"
 
 

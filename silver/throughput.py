@@ -24,8 +24,12 @@ _STARTS = {
 _ENDS = {
     f"{key.removesuffix('start')}{end}": period for key, period in _STARTS.items() for end in ("stop", "end", "finish")
 }
-# What a log may call the steps at its start that are no measure of training, in lower case.
-_WARMING = ("warmup", "warm-up", "warm_up", "settling")
+# What the collector says of a step, and why such a step is no sample of training at its own pace.
+_PHASES = {
+    "warmup": "its log calls it warm-up",
+    "settling": "the profiler was starting",
+    "recorded": "the profiler was on, and the log times other steps without it",
+}
 # No rate and no loss is beyond it; what is not a number compares as larger than any on every engine.
 _LARGEST = 1e300
 
@@ -89,7 +93,7 @@ def conform(training_log: Frame, sources: Frame, runs: Frame) -> Frame:
     rows = rows.join(ranks, on="source_sha256", how="left").with_columns(rank=nw.col("rank").fill_null(0))
     rows = _numbered(rows).with_columns(_log=nw.concat_str(nw.col("source_sha256"), nw.col("period")))
     rows = warmed(_paced(rows), runs, "_log", "period_ordinal", "_pace", "log", nw.col("period") == "step")
-    rows = _phased(rows)
+    rows = _at_its_own_pace(rows)
     has_rate = ~nw.col("samples_per_second").is_null() | ~nw.col("tokens_per_second").is_null()
     has_time = ~nw.col("duration_ns").is_null()
     is_told = has_rate | (has_time & (nw.col("duration_source") != "difference")).fill_null(False)
@@ -167,46 +171,6 @@ def _intervals(log: Frame) -> Frame:
     return marks.with_columns(_fault=nw.coalesce(nw.col("_open"), nw.col("_fault"))).select(_COLUMNS)
 
 
-def _phased(rows: Frame) -> Frame:
-    """A log that names the phases of its run knows its warm-up best."""
-    is_warming = nw.col("phase").str.to_lowercase().is_in(_WARMING).fill_null(False)
-    rows = rows.with_columns(_phases=nw.col("phase").count().over(*_OF_ONE))
-    own = nw.when(is_warming).then(nw.concat_str(nw.lit("its log calls it "), nw.col("phase")))
-    reason = nw.when(nw.col("_phases") > 0).then(own).otherwise(nw.col("warmup_reason"))
-    return rows.with_columns(warmup_reason=reason).with_columns(is_warmup=~nw.col("warmup_reason").is_null())
-
-
-def _rates(log: Frame) -> Frame:
-    """Lines that give a rate, of the step or epoch that they name; one that names none is a step by its place."""
-    rates = log.filter(nw.col("record") == "mllog", ~nw.col("samples_per_second").is_null())
-    is_epoch = nw.col("step_number").is_null() & ~nw.col("epoch_number").is_null()
-    none = nw.lit(None).cast(nw.Int64)
-    return rates.with_columns(
-        period=nw.when(is_epoch).then(nw.lit("epoch")).otherwise(nw.lit("step")),
-        samples_per_second=_if_rate("samples_per_second"),
-        end_ns=nw.col("ts_ns"),
-        ts_ns=none,
-        duration_ns=none,
-        duration_source=nw.lit(None).cast(nw.String),
-        _fault=nw.lit(None).cast(nw.String),
-    ).select(_COLUMNS)
-
-
-def _rated(intervals: Frame, rates: Frame) -> tuple[Frame, Frame]:
-    """Give an interval the last rate of its number; rates of no interval stay rows of their own."""
-    of_one = ["run_id", "source_sha256", "period", "_own"]
-    intervals, rates = intervals.with_columns(_own=_own_number()), rates.with_columns(_own=_own_number())
-    rates = rates.with_columns(_last=nw.col("ordinal").max().over(*of_one))
-    last = rates.filter(nw.col("ordinal") == nw.col("_last"), ~nw.col("_own").is_null())
-    known = intervals.join(last.select(*of_one, _rate=nw.col("samples_per_second")), on=of_one, how="left")
-    known = known.with_columns(samples_per_second=nw.coalesce(nw.col("samples_per_second"), nw.col("_rate")))
-    return known.select(_COLUMNS), rates.join(intervals.select(*of_one), on=of_one, how="anti").select(_COLUMNS)
-
-
-def _own_number() -> nw.Expr:
-    return nw.when(nw.col("period") == "step").then(nw.col("step_number")).otherwise(nw.col("epoch_number"))
-
-
 def _believed(rows: Frame) -> Frame:
     """A time that runs backwards is a clock's fault: it is left out and said."""
     is_back = (nw.col("duration_ns") < 0).fill_null(False)
@@ -218,6 +182,17 @@ def _believed(rows: Frame) -> Frame:
 def _if_rate(column: str) -> nw.Expr:
     """A rate that can be divided by: positive and finite, or null."""
     return nw.when((nw.col(column) > 0) & (nw.col(column) < _LARGEST)).then(nw.col(column))
+
+
+def _at_its_own_pace(rows: Frame) -> Frame:
+    """Leave out of pairs what the loop itself calls warm-up, and what a profiler slowed where other steps went without."""
+    rows = rows.with_columns(_bare=flag((nw.col("phase") == "bare").fill_null(False)).max().over(*_OF_ONE))
+    said: nw.Expr = nw.col("warmup_reason")
+    for phase, reason in _PHASES.items():
+        is_so = nw.col("phase") == phase
+        is_so = is_so & (nw.col("_bare") == 1) if phase == "recorded" else is_so
+        said = nw.when(is_so).then(nw.lit(reason)).otherwise(said)
+    return rows.with_columns(warmup_reason=said).with_columns(is_warmup=~nw.col("warmup_reason").is_null())
 
 
 def _numbered(rows: Frame) -> Frame:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lake.store import Lake
     from tests.tampered import Change
 
-TEE, TWIN = "gpt2-tee-w2", "gpt2-plain-w2"
+TEE, TWIN = "gpt2-sealed-w4", "gpt2-plain-w4"
 SECRET = "Ada Lovelace's own words"
 
 

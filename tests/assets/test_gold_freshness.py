@@ -116,7 +116,7 @@ def test_runs_that_differ_in_ranks_alone_are_a_family(lake: Lake, land_files: La
 @pytest.mark.parametrize("name", LOCAL_ENGINES)
 def test_engines_write_the_same_gold(recorded: Lake, lake: Lake, zone: LandingZone, name: str) -> None:
     land_samples(zone)
-    run_ids = ["resnet50-plain-w2", "resnet50-tee-w2"]
+    run_ids = ["resnet50-plain-w2", "resnet50-sealed-w2"]
     bring(lake, zone, run_ids, name)
     for table in (*gold.RUN_TABLES, *gold.PAIR_TABLES):
         for run_id in run_ids:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import os
 import subprocess
 import sys
@@ -168,4 +169,5 @@ def _peak_bytes(folder: Path, events: int) -> int:
     words = ["-m", "benchmarks.tier", "bronze", str(folder / "lake"), str(folder / "landing")]
     small = {**os.environ, "TEETOTAL_SHARD_BYTES": str(1 << 20)}
     done = subprocess.run([sys.executable, *words], cwd=_ROOT, env=small, check=True, capture_output=True)
-    return int(done.stdout)
+    peak: int = json.loads(done.stdout)["peak_bytes"]
+    return peak

@@ -7,8 +7,9 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import polars as pl
 import pytest
 
 from lake.keyring import KeyringFile
@@ -17,9 +18,6 @@ from lake.places import Place
 from lake.store import Lake
 from tests.bringing import bring
 from tests.collector.ranks import ROOT
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # Gradients of four megabytes under a cap of one: four buckets or five, parts of a quarter of a megabyte.
 BENCH = (
@@ -67,6 +65,22 @@ def test_the_benchmark_records_every_configuration_and_prints_its_tables(recorde
     assert {*recorded.bench["results"]} == {PLAIN, SEALED, AGAIN, DIRECT, CAPPED, CAPPED_TWIN}
     assert "| tiny | 3 | - |" in recorded.printed
     assert "no run was inside a TEE" in recorded.printed
+
+
+def test_every_file_that_the_collector_writes_is_read(recorded: Recorded) -> None:
+    files = recorded.rows("bronze.source_files", SEALED).select("file_name", "outcome").rows()
+    names = {f"steps-r{rank}.csv" for rank in range(3)} | {f"{SEALED}-r{rank}.json.gz" for rank in range(3)}
+    assert {name for name, _ in files} >= names
+    assert {outcome for _, outcome in files} == {"kept"}
+
+
+def test_steps_without_the_profiler_are_compared_by_the_loops_own_clock(recorded: Recorded) -> None:
+    (overhead,) = recorded.rows("gold.throughput_overhead", SEALED).to_dicts()
+    assert (overhead["period"], overhead["periods_count"], overhead["compared_by"]) == ("step", 2, "duration")
+    phases = recorded.rows("bronze.training_log", SEALED).group_by("phase").len().sort("phase").rows()
+    assert phases == [("bare", 6), ("recorded", 9), ("settling", 3), ("warmup", 3)]
+    kept = recorded.rows("silver.throughput", SEALED).filter(~pl.col("is_warmup"))
+    assert kept.group_by("rank").len().sort("rank").rows() == [(0, 2), (1, 2), (2, 2)]
 
 
 def test_a_sealed_run_and_its_twin_are_a_pair_with_a_noise_floor(recorded: Recorded) -> None:

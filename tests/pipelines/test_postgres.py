@@ -20,7 +20,7 @@ from tests.serving import House
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-RUNS = ("resnet50-plain-w2", "resnet50-tee-w2")
+RUNS = ("resnet50-plain-w2", "resnet50-sealed-w2")
 PASSWORD = "only/for:this@test"
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import BrowserContext
 
-PLAIN, TEE, OTHER, BROKEN = "resnet50-plain-w2", "resnet50-tee-w2", "gpt2-native-w2", "no-manifest-of-ours"
+PLAIN, TEE, OTHER, BROKEN = "resnet50-plain-w2", "resnet50-sealed-w2", "resnet50-native-w2", "no-manifest-of-ours"
 REASON = "schema: expected 1, found 99"
 CHECK = "deltas_sum_to_the_difference"
 ARTEFACTS = ROOT / ".artifacts" / "ui"

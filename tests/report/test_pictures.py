@@ -40,7 +40,7 @@ MS = 1_000_000
 ROWS_ALONE = (pairs.TABLE, operation_costs.TABLE, operation_overhead.TABLE, step_energy.TABLE, energy_overhead.TABLE)
 PICTURED = {table.full_name: table for table in gold.TABLES if table not in ROWS_ALONE}
 # Two runs, a pair, are enough to read in a diff; what spans runs is drawn whole.
-PAIR = ["resnet50-plain-w2", "resnet50-tee-w2"]
+PAIR = ["resnet50-plain-w2", "resnet50-sealed-w2"]
 
 
 @pytest.mark.parametrize("table", PICTURED.values(), ids=PICTURED.keys())

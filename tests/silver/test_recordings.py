@@ -33,11 +33,11 @@ SAMPLES = Path(__file__).parents[2] / "samples"
 RANKS = 2
 # A recording, and the regime that it is landed under: its own, or one that it does not keep.
 RUNS = {
-    "tee": ("resnet50-tee-w2", "sw_per_hop_aesgcm"),
+    "tee": ("resnet50-sealed-w2", "sw_per_hop_aesgcm"),
     "plain": ("resnet50-plain-w2", "cc_off"),
     "plain-as-sealed": ("resnet50-plain-w2", "sw_per_hop_aesgcm"),
     "plain-as-hopper": ("resnet50-plain-w2", "hopper_spt_cc"),
-    "native-as-sealed": ("gpt2-native-w2", "sw_per_hop_aesgcm"),
+    "native-as-sealed": ("resnet50-native-w2", "sw_per_hop_aesgcm"),
 }
 
 
@@ -136,9 +136,9 @@ def kind_of(interval: Interval) -> str:
             return "launch"
         return "sync" if "Synchronize" in name or "Memcpy" in name or "Memset" in name else "host"
     if category == "user_annotation":
-        if name in {"tee::encrypt", "tee::decrypt"}:
+        if re.match("tee::(seal|open)#", name):
             return "crypto"
-        return "transport" if name == "tee::sendrecv" or name.startswith("gloo:") else "annotation"
+        return "transport" if re.match("tee::(send|recv)#|gloo:", name) else "annotation"
     return "annotation" if category in {"Trace", "cuda_sync", "gpu_user_annotation"} else "host"
 
 
@@ -161,19 +161,17 @@ def test_spans_per_kind_are_those_of_a_recount(conformed: Conformed, run_id: str
 
 def test_what_a_hook_sealed_is_what_is_nested_in_it(conformed: Conformed) -> None:
     expected = []
-    for data in files_of("resnet50-tee-w2").values():
+    for data in files_of("resnet50-sealed-w2").values():
         intervals = [each for each in recount(data) if each.category == "user_annotation"]
-        parts = [each for each in intervals if each.name in {"tee::encrypt", "tee::decrypt", "tee::sendrecv"}]
+        parts = [each for each in intervals if re.match("tee::(seal|open|send)#", each.name)]
         for hook in intervals:
             if not hook.name.startswith("tee::all_reduce#"):
                 continue
-            inside = [each for each in parts if hook.holds(each)]
+            inside = [(each.name.partition("#")[0], each.length) for each in parts if hook.holds(each)]
             told = int(hook.name.partition("#")[2])
-            sums = [
-                sum(each.length for each in inside if each.name == f"tee::{what}") for what in ("encrypt", "decrypt")
-            ]
-            counts = Counter(each.name for each in inside)
-            expected.append((hook.start, told, counts["tee::sendrecv"], counts["tee::encrypt"], *sums))
+            sums = [sum(length for name, length in inside if name == f"tee::{what}") for what in ("seal", "open")]
+            counts = Counter(name for name, _ in inside)
+            expected.append((hook.start, told, counts["tee::send"], counts["tee::seal"], *sums))
     columns = ("ts_ns", "buffer_bytes", "message_count", "sealed_message_count", "seal_ns", "open_ns")
     found = [tuple(row[name] for name in columns) for row in conformed.hooks("tee")]
     assert sorted(found) == sorted(expected)
@@ -258,7 +256,7 @@ def test_pinned_copies_with_their_true_label_betray_a_run_that_claims_hopper_cc(
 def test_all_reduces_by_gloo_betray_a_run_that_claims_sealed_hops(conformed: Conformed) -> None:
     reduced = [
         each
-        for data in files_of("gpt2-native-w2").values()
+        for data in files_of("resnet50-native-w2").values()
         for each in recount(data)
         if each.category == "user_annotation" and re.match("gloo:all_?reduce", each.name)
     ]
@@ -293,9 +291,12 @@ def test_steps_and_clocks_of_recordings_are_plausible(conformed: Conformed, run_
     assert Counter(f"ProfilerStep#{row['step_number']}" for row in found) == marked
     offsets = {row["rank"]: row for row in conformed.rows(clock_offsets.TABLE, run_id)}
     assert offsets[0]["offset_ns"] == 0
-    # Both ranks ran on one machine: their clocks are one clock.
-    assert abs(offsets[1]["offset_ns"]) <= offsets[1]["uncertainty_ns"]
-    assert {row["ranks_count"] for row in conformed.rows(collectives.TABLE, run_id)} == {RANKS}
+    ranks = len(files_of(RUNS[run_id][0]))
+    assert offsets.keys() == set(range(ranks))
+    # All ranks ran on one machine: their clocks are one clock.
+    for other in range(1, ranks):
+        assert abs(offsets[other]["offset_ns"]) <= offsets[other]["uncertainty_ns"]
+    assert {row["ranks_count"] for row in conformed.rows(collectives.TABLE, run_id)} == {ranks}
 
 
 @pytest.mark.parametrize("engine", engines.ENGINES)

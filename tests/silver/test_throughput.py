@@ -53,22 +53,6 @@ def test_the_manifest_counts_steps_so_it_does_not_speak_of_epochs(found: Silver)
 
 
 @pytest.mark.given(
-    *(
-        logged(step_number=at, phase=phase, began_ns=(at + 5) * S, duration_ns=S // 2)
-        for at, phase in enumerate(("Warmup", "settling", "bare", "recorded"))
-    ),
-    run(warmup_steps_count=0),
-)
-def test_a_log_that_names_its_phases_and_when_a_step_began_is_taken_at_its_word(found: Silver) -> None:
-    assert found.rows("throughput", "ts_ns", "end_ns", "duration_source", "warmup_reason") == [
-        (5 * S, 5 * S + S // 2, "told", "its log calls it Warmup"),
-        (6 * S, 6 * S + S // 2, "told", "its log calls it settling"),
-        (7 * S, 7 * S + S // 2, "told", None),
-        (8 * S, 8 * S + S // 2, "told", None),
-    ]
-
-
-@pytest.mark.given(
     *(logged(step_number=number, duration_ns=7 * S) for number in (10, 11, 12)), run(warmup_steps_count=2)
 )
 def test_steps_that_the_manifest_calls_warm_up_are(found: Silver) -> None:
@@ -78,6 +62,30 @@ def test_steps_that_the_manifest_calls_warm_up_are(found: Silver) -> None:
         ("step", 11, "number", "told", True),
         ("step", 12, "number", "told", False),
     ]
+
+
+def step(number: int, phase: str, **fields: Any) -> Row:
+    """A step as the collector writes it down: one a second, each of half a second."""
+    return logged(step_number=number, phase=phase, began_ns=number * S, duration_ns=S // 2, **fields)
+
+
+@pytest.mark.given(
+    *(step(at, phase) for at, phase in enumerate(("warmup", "bare", "bare", "settling", "recorded"))),
+    run(warmup_steps_count=0),
+)
+def test_only_steps_at_their_own_pace_count_where_the_log_says_which_are(found: Silver) -> None:
+    assert found.rows("throughput", "period_number", "ts_ns", "end_ns", "warmup_reason") == [
+        (0, 0, S // 2, "its log calls it warm-up"),
+        (1, S, S + S // 2, None),
+        (2, 2 * S, 2 * S + S // 2, None),
+        (3, 3 * S, 3 * S + S // 2, "the profiler was starting"),
+        (4, 4 * S, 4 * S + S // 2, "the profiler was on, and the log times other steps without it"),
+    ]
+
+
+@pytest.mark.given(step(0, "warmup"), step(1, "recorded"), step(2, "recorded"), run(warmup_steps_count=0))
+def test_steps_under_a_profiler_count_where_there_are_no_others(found: Silver) -> None:
+    assert found.rows("throughput", "is_warmup") == [(True,), (False,), (False,)]
 
 
 @pytest.mark.given(epoch(1, 9.0), epoch(2, 9.0), epoch(2, 9.0), epoch(None, 9.0))

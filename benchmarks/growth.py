@@ -1,0 +1,70 @@
+"""How cost grows: with events, with files of a run, and with the runs that a lake already holds."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import TIERS
+from benchmarks.inputs import landed, trace
+from benchmarks.measuring import CACHE, ROOT, Cost, measured, table
+
+SAMPLE = ROOT / "samples" / "resnet50-native-w2" / "resnet50-native-w2-r0.json.gz"
+_RANK_EVENTS = 100_000
+
+
+def with_events(sizes: list[int]) -> str:
+    """Seconds and peak of each tier for ever more events: time should be linear, memory flat."""
+    rows = []
+    for events in sizes:
+        chosen = trace(events)
+        with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
+            landed(Path(folder), chosen.path)
+            costs = [_tiers(folder, tier) for tier in TIERS]
+        rows.append([chosen.name, *_cells(costs), f"{sum(cost.cpu_s for cost in costs) / chosen.events * 1e6:.1f}"])
+    names = ("trace", *_names(TIERS), "CPU-s a million")
+    return "\n".join(["Growth with events:", "", table(names, rows)])
+
+
+def with_files(counts: list[int]) -> str:
+    """The same for runs of ever more ranks, each with a trace of its own."""
+    chosen = trace(_RANK_EVENTS)
+    rows = []
+    for ranks in counts:
+        with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
+            landed(Path(folder), chosen.path, ranks)
+            costs = [_tiers(folder, tier) for tier in TIERS]
+        events = chosen.events * ranks
+        rows.append([f"{ranks} of {chosen.name}", *_cells(costs), f"{sum(c.cpu_s for c in costs) / events * 1e6:.1f}"])
+    names = ("ranks", *_names(TIERS), "CPU-s a million")
+    return "\n".join(["Growth with files:", "", table(names, rows)])
+
+
+def with_lake(counts: list[int]) -> str:
+    """What one more run takes in a lake of ever more runs: it should not matter how many there are."""
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
+        there = 0
+        for count in counts:
+            measured([sys.executable, "-m", "benchmarks.crowd", folder, str(there), str(count)])
+            there = count
+            landed(Path(folder), SAMPLE, run_id=f"one-more-{count}")
+            cost = _tiers(folder, *TIERS, run_id=f"one-more-{count}")
+            rows.append([f"{count:,}", f"{cost.wall_s:.1f}", f"{cost.cpu_s:.1f}", f"{cost.peak_mb:,.0f}"])
+    names = ("runs in the lake", "one more: wall s", "CPU s", "peak MB")
+    return "\n".join(["Growth with the lake:", "", table(names, rows)])
+
+
+def _tiers(folder: str, *tiers: str, run_id: str = "bench") -> Cost:
+    os.environ["BENCHMARK_RUN"] = run_id
+    return measured([sys.executable, "-m", "benchmarks.tier", *tiers, f"{folder}/lake", f"{folder}/landing"])
+
+
+def _names(tiers: tuple[str, ...]) -> list[str]:
+    return [f"{tier}: wall s / CPU s / peak MB" for tier in tiers]
+
+
+def _cells(costs: list[Cost]) -> list[str]:
+    return [f"{cost.wall_s:.1f} / {cost.cpu_s:.1f} / {cost.peak_mb:,.0f}" for cost in costs]

@@ -1,0 +1,113 @@
+"""The limit beside ours: inflating, decoding into typed columns, writing Parquet, each with nothing around it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks import TIERS
+from benchmarks.inputs import landed, trace
+from benchmarks.measuring import CACHE, Cost, measured, median, peak_bytes, spread, table
+
+# What a tight decoder must at least bring: the fields of an event that every answer needs, typed.
+_COLUMNS = {
+    "ph": "VARCHAR",
+    "cat": "VARCHAR",
+    "name": "VARCHAR",
+    "pid": "VARCHAR",
+    "tid": "VARCHAR",
+    "ts": "DOUBLE",
+    "dur": "DOUBLE",
+    "args": 'STRUCT("External id" BIGINT, "correlation" BIGINT, "stream" BIGINT, "bytes" BIGINT)',
+}
+PARTS = ("inflate", "decode", "write")
+
+
+def beside_the_limit(events: int, repeats: int) -> str:
+    """A table of the three parts and of ours, and our share of inflate + decode."""
+    chosen = trace(events)
+    parts: dict[str, list[Cost]] = {part: [] for part in PARTS}
+    ours: dict[str, list[Cost]] = {"bronze": [], "bronze, silver, gold": []}
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
+            for part in PARTS:
+                parts[part].append(measured([sys.executable, "-m", "benchmarks.limits", part, chosen.path, folder]))
+            landed(Path(folder), chosen.path)
+            for name, tiers in (("bronze", TIERS[:1]), ("bronze, silver, gold", TIERS)):
+                words = [sys.executable, "-m", "benchmarks.tier", *tiers, f"{folder}/{len(tiers)}", f"{folder}/landing"]
+                ours[name].append(measured(words))
+    rows = [
+        [
+            f"{part} alone",
+            spread([cost.told["cpu_s"] for cost in found], 2),
+            f"{median([cost.peak_mb for cost in found]):,.0f}",
+            "",
+        ]
+        for part, found in parts.items()
+    ]
+    least = [
+        one.told["cpu_s"] + other.told["cpu_s"] for one, other in zip(parts["inflate"], parts["decode"], strict=True)
+    ]
+    for name, found in ours.items():
+        shares = [floor / cost.cpu_s for floor, cost in zip(least, found, strict=True)]
+        peak = f"{median([cost.peak_mb for cost in found]):,.0f}"
+        rows.append(
+            [
+                f"ours: {name}",
+                spread([cost.cpu_s for cost in found], 2),
+                peak,
+                spread([100 * share for share in shares], 0),
+            ]
+        )
+    names = ("", "CPU s", "peak MB", "speed in % of inflate + decode")
+    return "\n".join([f"The limit, {chosen.name}, {chosen.plain_bytes / 1e6:,.1f} MB of JSON:", "", table(names, rows)])
+
+
+def main(part: str, source: str, folder: str) -> None:
+    """Do one part and nothing else; its CPU time is without the start of Python and the reading of what came before."""
+    plain, columns = Path(folder) / "plain.json", Path(folder) / "columns.arrow"
+    took = {"inflate": _inflate, "decode": _decode, "write": _write}[part](Path(source), plain, columns)
+    print(json.dumps({"peak_bytes": peak_bytes(), "cpu_s": took}))
+
+
+def _inflate(source: Path, plain: Path, _: Path) -> float:
+    from isal import isal_zlib
+
+    packed = source.read_bytes()
+    start = time.process_time()
+    data = isal_zlib.decompress(packed, wbits=31)
+    took = time.process_time() - start
+    opening = data.index(b'"traceEvents": [') + len(b'"traceEvents": ')
+    plain.write_bytes(data[opening : data.rindex(b"]") + 1])
+    return took
+
+
+def _decode(_: Path, plain: Path, columns: Path) -> float:
+    import duckdb
+    import pyarrow as pa
+
+    with duckdb.connect() as connection:
+        start = time.process_time()
+        found = connection.read_json(str(plain), format="array", columns=_COLUMNS).to_arrow_table()
+        took = time.process_time() - start
+    with pa.OSFile(str(columns), "wb") as file, pa.ipc.new_file(file, found.schema) as writer:
+        writer.write_table(found)
+    return took
+
+
+def _write(_: Path, __: Path, columns: Path) -> float:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pa.memory_map(str(columns)) as file:
+        rows = pa.ipc.open_file(file).read_all()
+        start = time.process_time()
+        pq.write_table(rows, columns.with_suffix(".parquet"), compression="zstd")
+        return time.process_time() - start
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

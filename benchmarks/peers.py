@@ -1,0 +1,115 @@
+"""The peers beside ours: same file, same questions, in turns; each in an environment of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks import TIERS
+from benchmarks.inputs import landed, trace
+from benchmarks.measuring import CACHE, Cost, measured, median, spread, table
+
+if TYPE_CHECKING:
+    from benchmarks.inputs import Trace
+
+OURS = "teetotal"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A project on PyPI, at one version."""
+
+    name: str
+    version: str
+
+    def python(self) -> Path:
+        """The interpreter of its own environment, made on first use."""
+        home = CACHE / "peers" / f"{self.name}-{self.version}"
+        if not (home / "ready").exists():
+            print(f"installing {self.name} {self.version} …", file=sys.stderr)
+            subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True)
+            wanted = f"{self.name}=={self.version}"
+            pip = [
+                str(home / "bin" / "python"),
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                wanted,
+            ]
+            subprocess.run(pip, check=True)
+            (home / "ready").touch()
+        return home / "bin" / "python"
+
+
+PEERS = (Peer("HolisticTraceAnalysis", "0.5.0"), Peer("traceinsight", "0.6.1"))
+
+
+def compared(events: int, repeats: int) -> str:
+    """One table: what each took on the trace, ratios to ours turn by turn, and whether they agree on the answer."""
+    chosen = trace(events)
+    pythons = {peer: peer.python() for peer in PEERS}
+    costs: dict[str, list[Cost]] = {name: [] for name in (OURS, *(f"{peer.name} {peer.version}" for peer in PEERS))}
+    for _ in range(repeats):  # in turns, so that a noisy minute hits all alike
+        costs[OURS].append(_ours(chosen))
+        for peer, python in pythons.items():
+            script = Path(__file__).with_name("peer_hta.py")
+            costs[f"{peer.name} {peer.version}"].append(measured([python, script, chosen.path]))
+    rows = [_row(name, found, costs[OURS], chosen) for name, found in costs.items()]
+    names = (
+        "",
+        "wall s",
+        "CPU s",
+        "peak MB",
+        "events per CPU-s",
+        "its wall / ours",
+        "its CPU / ours",
+        "its peak / ours",
+    )
+    agreed = [_agreement(name, found[0], costs[OURS][0]) for name, found in costs.items() if name != OURS]
+    return "\n".join(
+        [
+            f"Peers, {chosen.name}, {chosen.plain_bytes / 1e6:,.1f} MB of JSON, gzip in:",
+            "",
+            table(names, rows),
+            "",
+            *agreed,
+        ]
+    )
+
+
+def _ours(chosen: Trace) -> Cost:
+    """The whole pipeline in one process, from the packed file to every gold table."""
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
+        landed(Path(folder), chosen.path)
+        return measured([sys.executable, "-m", "benchmarks.tier", *TIERS, f"{folder}/lake", f"{folder}/landing"])
+
+
+def _row(name: str, found: list[Cost], ours: list[Cost], chosen: Trace) -> list[str]:
+    turns = list(zip(found, ours, strict=True))
+    return [
+        name,
+        spread([cost.wall_s for cost in found]),
+        spread([cost.cpu_s for cost in found]),
+        f"{median([cost.peak_mb for cost in found]):,.0f}",
+        f"{chosen.events / median([cost.cpu_s for cost in found]):,.0f}",
+        spread([cost.wall_s / mine.wall_s for cost, mine in turns]),
+        spread([cost.cpu_s / mine.cpu_s for cost, mine in turns]),
+        spread([cost.peak_mb / mine.peak_mb for cost, mine in turns]),
+    ]
+
+
+def _agreement(name: str, peer: Cost, ours: Cost) -> str:
+    """Whether a peer's answers are ours, but for the microsecond to which it rounds every event."""
+    slack = ours.told["gpu_events"] * 1.0
+    apart = {key: abs(peer.told[key] - ours.told[key]) for key in peer.told}
+    wrong = [f"{key} by {value:,.0f} us" for key, value in apart.items() if value > slack]
+    if wrong:
+        return f"{name} DIFFERS: {', '.join(wrong)} (more than a microsecond a GPU event)"
+    worst = max(apart[key] / ours.told[key] for key in apart if ours.told[key])
+    return f"{name} agrees on total, idle, compute and kernel time: at most {worst:.2%} apart, in whole microseconds"

@@ -1,0 +1,125 @@
+"""Work is counted, not timed: commits, files and bytes of one run, whatever the machine does beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assets.making import TIERS
+from bronze import trace_events
+from gold import pairs
+from lake.landing_zone import LandingZone
+from lake.store import Lake
+from pipelines.settings import settings
+from silver import spans
+from tests.bringing import bring
+from tests.small_runs import OFF, TEE, trace
+
+if TYPE_CHECKING:
+    from lake.tables import Table
+
+ROOT = Path(__file__).parents[2]
+RUN = "resnet50-native-w2"
+
+
+class Measured:
+    """A lake on disk, and what a process of its own did to bring a run into it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        places = settings(str(home / "lake"), str(home / "landing"), environment={})
+        self.lake, self.zone = Lake(places.lake, places.keyring), LandingZone(places.landing)
+
+    def land(self, run_id: str, recording: Path | None = None, manifest: str = OFF) -> None:
+        """A bundled recording, or a tiny run."""
+        folder = self.home / "landing" / run_id
+        if recording is not None:
+            shutil.copytree(recording, folder)
+            return
+        folder.mkdir(parents=True)
+        (folder / "rank0.json").write_bytes(trace(100))
+        (folder / "run.toml").write_text(manifest)
+
+    def tier(self, tier: str, run_id: str) -> dict[str, int]:
+        """Bytes that one tier of a run asked for and wrote, in a process of its own."""
+        words = [sys.executable, "-m", "benchmarks.tier", tier, str(self.home / "lake"), str(self.home / "landing")]
+        environment = {**os.environ, "BENCHMARK_RUN": run_id}
+        done = subprocess.run(words, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
+        told: dict[str, int] = json.loads(done.stdout)
+        return told
+
+    def files(self, table: Table, run_id: str) -> list[Path]:
+        """The data files of a run."""
+        return sorted((self.home / "lake" / table.path / f"run_id={run_id}").rglob("*.parquet"))
+
+    def commits(self, table: Table) -> int:
+        """How often a table was committed to."""
+        return len(list((self.home / "lake" / table.path / "_delta_log").glob("*.json")))
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> tuple[Measured, dict[str, dict[str, int]]]:
+    """One bundled run, brought in tier by tier."""
+    made = Measured(tmp_path_factory.mktemp("work"))
+    made.land(RUN, ROOT / "samples" / RUN)
+    return made, {tier: made.tier(tier, RUN) for tier in TIERS}
+
+
+# A table's first commit makes it.
+ONCE = {2}
+
+
+def test_a_run_commits_to_every_table_once(one: tuple[Measured, dict[str, dict[str, int]]]) -> None:
+    made, _ = one
+    commits = {table.full_name: made.commits(table) for tables in TIERS.values() for table in tables}
+    assert set(commits.values()) == ONCE, commits
+
+
+def test_what_was_brought_in_already_is_not_committed_again(one: tuple[Measured, dict[str, dict[str, int]]]) -> None:
+    made, _ = one
+    for tier in TIERS:
+        made.tier(tier, RUN)
+    commits = {table.full_name: made.commits(table) for tables in TIERS.values() for table in tables}
+    assert set(commits.values()) == ONCE, commits
+
+
+def test_a_rank_is_one_file_of_events_and_one_of_spans(one: tuple[Measured, dict[str, dict[str, int]]]) -> None:
+    made, _ = one
+    assert [len(made.files(table, RUN)) for table in (trace_events.TABLE, spans.TABLE)] == [1, 1]
+
+
+def test_a_tier_writes_its_tables_and_little_besides(one: tuple[Measured, dict[str, dict[str, int]]]) -> None:
+    made, moved = one
+    for tier, tables in TIERS.items():
+        data = sum(path.stat().st_size for table in tables for path in made.files(table, RUN))
+        logs = sum(
+            path.stat().st_size for table in tables for path in (made.home / "lake" / table.path).rglob("*.json")
+        )
+        # The landed file is set aside once more while it is read.
+        landed = sum(path.stat().st_size for path in (made.home / "landing" / RUN).iterdir())
+        assert moved[tier]["written_bytes"] < 1.5 * (data + logs) + (landed if tier == "bronze" else 0), tier
+
+
+def test_one_more_run_and_its_pair_read_no_file_of_other_runs(tmp_path: Path) -> None:
+    made = Measured(tmp_path)
+    others = [f"run-{number}" for number in range(4)]
+    for run_id in (*others, "twin"):
+        made.land(run_id, manifest=OFF.replace('"m"', '"other"') if run_id in others else OFF)
+    made.land("other-tee", manifest=TEE.replace('"m"', '"other"'))
+    bring(made.lake, made.zone, [*others, "twin", "other-tee"])
+    for path in (made.home / "lake").rglob("*.parquet"):
+        if "run_id=twin" not in path.parts:
+            path.unlink()
+    made.land("one-more", manifest=TEE)
+    bring(made.lake, made.zone, ["one-more"])
+    (pair,) = made.lake.scan(pairs.TABLE, ["one-more"]).collect().to_dicts()
+    assert pair["baseline_run_id"] == "twin"
+    with pytest.raises(FileNotFoundError):  # the others are really gone
+        made.lake.scan(spans.TABLE, others).collect()
