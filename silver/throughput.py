@@ -171,6 +171,37 @@ def _intervals(log: Frame) -> Frame:
     return marks.with_columns(_fault=nw.coalesce(nw.col("_open"), nw.col("_fault"))).select(_COLUMNS)
 
 
+def _rates(log: Frame) -> Frame:
+    """Lines that give a rate, of the step or epoch that they name; one that names none is a step by its place."""
+    rates = log.filter(nw.col("record") == "mllog", ~nw.col("samples_per_second").is_null())
+    is_epoch = nw.col("step_number").is_null() & ~nw.col("epoch_number").is_null()
+    none = nw.lit(None).cast(nw.Int64)
+    return rates.with_columns(
+        period=nw.when(is_epoch).then(nw.lit("epoch")).otherwise(nw.lit("step")),
+        samples_per_second=_if_rate("samples_per_second"),
+        end_ns=nw.col("ts_ns"),
+        ts_ns=none,
+        duration_ns=none,
+        duration_source=nw.lit(None).cast(nw.String),
+        _fault=nw.lit(None).cast(nw.String),
+    ).select(_COLUMNS)
+
+
+def _rated(intervals: Frame, rates: Frame) -> tuple[Frame, Frame]:
+    """Give an interval the last rate of its number; rates of no interval stay rows of their own."""
+    of_one = ["run_id", "source_sha256", "period", "_own"]
+    intervals, rates = intervals.with_columns(_own=_own_number()), rates.with_columns(_own=_own_number())
+    rates = rates.with_columns(_last=nw.col("ordinal").max().over(*of_one))
+    last = rates.filter(nw.col("ordinal") == nw.col("_last"), ~nw.col("_own").is_null())
+    known = intervals.join(last.select(*of_one, _rate=nw.col("samples_per_second")), on=of_one, how="left")
+    known = known.with_columns(samples_per_second=nw.coalesce(nw.col("samples_per_second"), nw.col("_rate")))
+    return known.select(_COLUMNS), rates.join(intervals.select(*of_one), on=of_one, how="anti").select(_COLUMNS)
+
+
+def _own_number() -> nw.Expr:
+    return nw.when(nw.col("period") == "step").then(nw.col("step_number")).otherwise(nw.col("epoch_number"))
+
+
 def _believed(rows: Frame) -> Frame:
     """A time that runs backwards is a clock's fault: it is left out and said."""
     is_back = (nw.col("duration_ns") < 0).fill_null(False)
@@ -185,7 +216,7 @@ def _if_rate(column: str) -> nw.Expr:
 
 
 def _at_its_own_pace(rows: Frame) -> Frame:
-    """Leave out of pairs what the loop itself calls warm-up, and what a profiler slowed where other steps went without."""
+    """Leave out of pairs what the loop calls warm-up, and what a profiler slowed where other steps went without."""
     rows = rows.with_columns(_bare=flag((nw.col("phase") == "bare").fill_null(False)).max().over(*_OF_ONE))
     said: nw.Expr = nw.col("warmup_reason")
     for phase, reason in _PHASES.items():
