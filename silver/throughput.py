@@ -24,12 +24,8 @@ _STARTS = {
 _ENDS = {
     f"{key.removesuffix('start')}{end}": period for key, period in _STARTS.items() for end in ("stop", "end", "finish")
 }
-# What the collector says of a step, and why such a step is no sample of training at its own pace.
-_PHASES = {
-    "warmup": "its log calls it warm-up",
-    "settling": "the profiler was starting",
-    "recorded": "the profiler was on, and the log times other steps without it",
-}
+# What a log may call the steps at its start that are no measure of training, in lower case.
+_WARMING = ("warmup", "warm-up", "warm_up", "settling")
 # No rate and no loss is beyond it; what is not a number compares as larger than any on every engine.
 _LARGEST = 1e300
 
@@ -93,7 +89,7 @@ def conform(training_log: Frame, sources: Frame, runs: Frame) -> Frame:
     rows = rows.join(ranks, on="source_sha256", how="left").with_columns(rank=nw.col("rank").fill_null(0))
     rows = _numbered(rows).with_columns(_log=nw.concat_str(nw.col("source_sha256"), nw.col("period")))
     rows = warmed(_paced(rows), runs, "_log", "period_ordinal", "_pace", "log", nw.col("period") == "step")
-    rows = _at_its_own_pace(rows)
+    rows = _phased(rows)
     has_rate = ~nw.col("samples_per_second").is_null() | ~nw.col("tokens_per_second").is_null()
     has_time = ~nw.col("duration_ns").is_null()
     is_told = has_rate | (has_time & (nw.col("duration_source") != "difference")).fill_null(False)
@@ -171,6 +167,23 @@ def _intervals(log: Frame) -> Frame:
     return marks.with_columns(_fault=nw.coalesce(nw.col("_open"), nw.col("_fault"))).select(_COLUMNS)
 
 
+def _phased(rows: Frame) -> Frame:
+    """A log that names its phases knows best its warm-up; where a profiler was on, steps without it count."""
+    phase = nw.col("phase").str.to_lowercase()
+    is_bare, is_warming, is_recorded = phase == "bare", phase.is_in(_WARMING), phase == "recorded"
+    rows = rows.with_columns(
+        _phases=nw.col("phase").count().over(*_OF_ONE), _bare=flag(is_bare.fill_null(False)).max().over(*_OF_ONE)
+    )
+    is_slowed = (is_recorded & (nw.col("_bare") == 1)).fill_null(False)
+    own = (
+        nw.when(is_warming.fill_null(False))
+        .then(nw.concat_str(nw.lit("its log calls it "), nw.col("phase")))
+        .otherwise(nw.when(is_slowed).then(nw.lit("the profiler was on, and the log times other steps without it")))
+    )
+    reason = nw.when(nw.col("_phases") > 0).then(own).otherwise(nw.col("warmup_reason"))
+    return rows.with_columns(warmup_reason=reason).with_columns(is_warmup=~nw.col("warmup_reason").is_null())
+
+
 def _rates(log: Frame) -> Frame:
     """Lines that give a rate, of the step or epoch that they name; one that names none is a step by its place."""
     rates = log.filter(nw.col("record") == "mllog", ~nw.col("samples_per_second").is_null())
@@ -213,17 +226,6 @@ def _believed(rows: Frame) -> Frame:
 def _if_rate(column: str) -> nw.Expr:
     """A rate that can be divided by: positive and finite, or null."""
     return nw.when((nw.col(column) > 0) & (nw.col(column) < _LARGEST)).then(nw.col(column))
-
-
-def _at_its_own_pace(rows: Frame) -> Frame:
-    """Leave out of pairs what the loop calls warm-up, and what a profiler slowed where other steps went without."""
-    rows = rows.with_columns(_bare=flag((nw.col("phase") == "bare").fill_null(False)).max().over(*_OF_ONE))
-    said: nw.Expr = nw.col("warmup_reason")
-    for phase, reason in _PHASES.items():
-        is_so = nw.col("phase") == phase
-        is_so = is_so & (nw.col("_bare") == 1) if phase == "recorded" else is_so
-        said = nw.when(is_so).then(nw.lit(reason)).otherwise(said)
-    return rows.with_columns(warmup_reason=said).with_columns(is_warmup=~nw.col("warmup_reason").is_null())
 
 
 def _numbered(rows: Frame) -> Frame:

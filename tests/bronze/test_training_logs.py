@@ -47,13 +47,13 @@ def test_an_epoch_is_a_row_with_its_time_exact() -> None:
         (b"Wall time,Step,Value", b"1.5,7,9", {"step_number": 7, "ts_ns": 1_500_000_000, "args": '{"Value":"9"}'}),
         (
             b"rank,step,phase,began_epoch_s,duration_s",
-            b"2,7,bare,1700000000.5,0.25",
+            b"1,7,bare,1700000000.000000001,0.25",
             {
                 "step_number": 7,
-                "began_ns": 1_700_000_000_500_000_000,
-                "duration_ns": 250_000_000,
                 "phase": "bare",
-                "args": '{"rank":"2"}',
+                "began_ns": 1_700_000_000_000_000_001,
+                "duration_ns": 250_000_000,
+                "args": '{"rank":"1"}',
             },
         ),
         (b"\xef\xbb\xbfEpoch,images/sec", b"7,3", {"epoch_number": 7, "samples_per_second": 3.0}),

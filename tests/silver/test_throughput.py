@@ -70,15 +70,16 @@ def step(number: int, phase: str, **fields: Any) -> Row:
 
 
 @pytest.mark.given(
-    *(step(at, phase) for at, phase in enumerate(("warmup", "bare", "bare", "settling", "recorded"))),
+    *(step(at, phase) for at, phase in enumerate(("Warmup", "bare", "bare", "settling", "recorded"))),
     run(warmup_steps_count=0),
 )
 def test_only_steps_at_their_own_pace_count_where_the_log_says_which_are(found: Silver) -> None:
+    assert found.rows("throughput", "duration_source") == [("told",)] * 5
     assert found.rows("throughput", "period_number", "ts_ns", "end_ns", "warmup_reason") == [
-        (0, 0, S // 2, "its log calls it warm-up"),
+        (0, 0, S // 2, "its log calls it Warmup"),
         (1, S, S + S // 2, None),
         (2, 2 * S, 2 * S + S // 2, None),
-        (3, 3 * S, 3 * S + S // 2, "the profiler was starting"),
+        (3, 3 * S, 3 * S + S // 2, "its log calls it settling"),
         (4, 4 * S, 4 * S + S // 2, "the profiler was on, and the log times other steps without it"),
     ]
 
