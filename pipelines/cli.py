@@ -142,6 +142,7 @@ def status(chosen: Settings) -> None:
 )
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many rows (20 for a table; 0: all).")
 @click.option("--reveal", is_flag=True, help="Open sealed columns; needs the keyring.")
+@click.option("--plot", is_flag=True, help="Draw a small chart instead, of a table that has one.")
 @click.pass_obj
 def show_table(
     chosen: Settings,
@@ -151,6 +152,7 @@ def show_table(
     form: str,
     limit: int | None,
     reveal: bool,
+    plot: bool,
 ) -> None:
     """Print a table, for example `teetotal show bronze.runs`."""
     from assets import catalogue
@@ -158,6 +160,12 @@ def show_table(
 
     declared = catalogue.table(table)
     lake = _lake(chosen)
+    if plot:
+        if columns or reveal or form != "table":
+            raise click.UsageError("--plot draws a table's own chart: it takes no --columns, --format or --reveal")
+        for line in show.plotted(lake, declared, run_ids, limit or None, _console().width):
+            click.echo(line)
+        return
     wanted = [name.strip() for name in columns.split(",")] if columns else []
     most = (20 if form == "table" else None) if limit is None else limit or None
     rows = show.rows(lake, declared, run_ids, wanted, most, reveal=reveal)
@@ -215,6 +223,25 @@ def query_lake(
             show.draw(*answer.first(most), _console(), answer.sealed)
         else:
             show.write(answer.rows(most), form, sys.stdout.buffer)
+
+
+@main.command("report")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("teetotal-report.html"),
+    show_default=True,
+    help="The file to write.",
+)
+@click.option("--run", "run_ids", multiple=True, metavar="ID", help="Only this run and its twin; may be given again.")
+@click.pass_obj
+def report_page(chosen: Settings, out: Path, run_ids: tuple[str, ...]) -> None:
+    """Write the answers as one HTML file that needs no network: verdicts, figures, reasons, provenance."""
+    from pipelines import report
+
+    made = report.built(_lake(chosen), run_ids)
+    size = report.write(out, made.html)
+    click.echo(f"{out}: {made.runs} runs, {made.figures} figures, {size / 1e6:.1f} MB")
 
 
 @main.group()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 65_536
 _CELL_WIDTH = 60
 _LONGEST_CELL = 400
+_WIDEST_PLOT = 120
 
 
 def relation(
@@ -58,6 +59,16 @@ def rows(
 def count(lake: Lake, table: Table, run_ids: Sequence[str]) -> int:
     """How many rows there are without a limit."""
     return len(lake.relation(single_threaded(), table, run_ids or None))
+
+
+def plotted(lake: Lake, table: Table, run_ids: Sequence[str], limit: int | None, width: int) -> list[str]:
+    """A table's small chart, for a terminal of that width or a file."""
+    from report.terminal import PLOTTED, plot
+
+    if table.full_name not in PLOTTED:
+        raise EvidenceRejected(f"{table.full_name} has no chart to plot", f"these have one: {', '.join(PLOTTED)}")
+    drawn = plot(table, rows(lake, table, run_ids, (), limit).read_all(), min(width, _WIDEST_PLOT))
+    return [] if drawn is None else drawn
 
 
 def write(batches: pa.RecordBatchReader, form: str, out: IO[bytes]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gold import step_overhead, throughput_overhead, toll_breakdown
 from report.colours import WORDS
+from report.sentences import dominant, ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,21 +33,10 @@ def told(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
                 continue  # there was nothing but the log
         yield f"  {'by its trace: ' if log else ''}{answer['verdict']}"
         parts = [row for row in tolls if row["run_id"] == answer["run_id"]]
-        if answer["dominant_part"] is not None:
-            yield f"  {_dominant(answer, parts)}"
+        where = dominant(answer, parts)
+        if where is not None:
+            yield f"  {where}"
         yield from _waterfall(parts)
-
-
-def _dominant(answer: dict[str, Any], parts: list[dict[str, Any]]) -> str:
-    """Where most of it is paid, as a sentence."""
-    total = sum(row["delta_ns"] or 0 for row in parts)
-    delta = next(row["delta_ns"] or 0 for row in parts if row["part"] == answer["dominant_part"])
-    share = answer["dominant_fraction"]
-    most = "most" if share > 0.5 else "the largest part"
-    where = WORDS[answer["dominant_part"]]
-    if share > 1:
-        return f"{where}: {_ms(delta)} ms a step; other parts shrink beside it, so that {_ms(total)} ms remain"
-    return f"{most} of it is paid for {where}: {_ms(delta)} of {_ms(total)} ms a step ({share:.0%})"
 
 
 def _waterfall(parts: list[dict[str, Any]]) -> Iterator[str]:
@@ -59,12 +49,8 @@ def _waterfall(parts: list[dict[str, Any]]) -> Iterator[str]:
             yield f"    {WORDS[row['part']]:<22} {row['reason']}"
             continue
         bar = ("█" if row["delta_ns"] > 0 else "░") * round(_BAR * abs(row["delta_ns"]) / largest)
-        numbers = f"{row['baseline_step_ns'] / 1e6:>9.1f} {row['step_ns'] / 1e6:>9.1f} {_ms(row['delta_ns']):>9}"
+        numbers = f"{row['baseline_step_ns'] / 1e6:>9.1f} {row['step_ns'] / 1e6:>9.1f} {ms(row['delta_ns']):>9}"
         yield f"    {WORDS[row['part']]:<22} {numbers}  {bar}".rstrip()
     known = [row for row in shown if row["delta_ns"] is not None]
     twin, tee, delta = (sum(row[name] for row in known) for name in ("baseline_step_ns", "step_ns", "delta_ns"))
-    yield f"    {'step (mean)':<22} {twin / 1e6:>9.1f} {tee / 1e6:>9.1f} {_ms(delta):>9}"
-
-
-def _ms(delta_ns: int) -> str:
-    return f"{delta_ns / 1e6:+.1f}"
+    yield f"    {'step (mean)':<22} {twin / 1e6:>9.1f} {tee / 1e6:>9.1f} {ms(delta):>9}"

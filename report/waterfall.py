@@ -3,98 +3,138 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from report.colours import GREEN, RED, WORDS
-from report.svg import FAINT, MARGIN, MUTED, RIGHT, SMALL, Drawing, Scale
-from report.units import change, duration, number, percent
+from report.colours import FAINT, GREEN, MUTED, RED, WORDS
+from report.figure import Figure, Row, across, drawn, legend, more, ms, words
+from report.units import change, duration, finite, legible, number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    Row = dict[str, Any]
+MOST_PAIRS = 12
+_ALONE, _BESIDE, _SIDE = 420, 214, 116
+_KINDS = [("mean step", FAINT), ("takes longer", RED), ("takes less", GREEN)]
+_TWIN, _TEE = "step of the twin", "step in the TEE"
 
-MOST_PAIRS = 4
-_PITCH, _HIGH = 22, 14
-_LEFT, _END, _CHANGE, _SHARE = 170, 440, 556, 622
 
-
-def toll_breakdown(rows: Sequence[Row]) -> str:
-    """One waterfall a pair; a part that takes no time on either side has no line, one that was not seen says so."""
-    drawing = Drawing("Where the TEE's time is paid", "mean step, from the twin without a TEE to the run with it")
-    drawing.legend([("mean step", FAINT), ("takes longer", RED), ("takes less", GREEN)])
+def toll_breakdown(rows: Sequence[Row]) -> Figure:
+    """One waterfall a pair; a part that takes no time anywhere has no line, one that was not seen says so."""
     pairs = [list(parts) for _, parts in groupby(rows, key=lambda row: row["run_id"])]
-    for parts in pairs[:MOST_PAIRS]:
-        _pair(drawing, parts)
-    drawing.more(len(pairs) - MOST_PAIRS, "pair")
-    return drawing.finished()
+    kept = pairs[:MOST_PAIRS]
+    occurring = {row["part"] for parts in kept for row in parts if _occurs(row)}
+    shown = tuple(mark for parts in kept for mark in _pair([row for row in parts if row["part"] in occurring]))
+    return Figure(
+        "Where the TEE's time is paid",
+        "mean step of all ranks, in ms, from the twin without a TEE to the run with it; pieces sum to the difference",
+        shown,
+        _spec(shown, len(kept)),
+        more(len(pairs) - len(kept), "pair"),
+    )
 
 
-def _pair(drawing: Drawing, parts: list[Row]) -> None:
+def _spec(shown: Sequence[Row], panels: int) -> Row:
+    """A panel a pair, each to its own scale: shares are compared within a pair, slowdowns elsewhere."""
+    order = list(dict.fromkeys(row["label"] for row in shown))
+    order = [_TWIN, *(label for label in order if label not in {_TWIN, _TEE}), _TEE]
+    used = [(name, colour) for name, colour in _KINDS if any(row.get("kind") == name for row in shown)]
+    plot = _ALONE if panels == 1 else _BESIDE
+    x = across("start", "ms a step", axis={"tickCount": 4, "title": None})
+    layers = [
+        drawn("end", {"type": "bar", "height": 13}, x=x, x2={"field": "end"}, color=legend("kind", used)),
+        drawn("end", {"type": "tick", "color": FAINT, "thickness": 1, "size": 21}, x={**x, "field": "end"}),
+        words("value", plot + 8 + _SIDE, _SIDE, align="right"),
+        words("unseen", 6, plot + _SIDE, colour=MUTED),
+        words("doubt", plot + 16 + _SIDE, 84, colour=MUTED),
+    ]
+    axis = {"title": None, "domain": False, "ticks": False, "labelLimit": 130, "labelPadding": 8}
+    return {
+        "facet": {"field": "panel", "type": "nominal", "title": None, "sort": None},
+        "columns": 1 if panels == 1 else 2,
+        "spacing": {"row": 26, "column": 30},
+        "resolve": {"scale": {"x": "independent"}, "axis": {"x": "independent", "y": "independent"}},
+        "spec": {
+            "width": plot,
+            "height": {"step": 19},
+            "encoding": {"y": {"field": "label", "type": "nominal", "sort": order, "axis": axis}},
+            "layer": layers,
+        },
+    }
+
+
+def _occurs(row: Row) -> bool:
+    return bool(row["reason"] or row["step_ns"] or row["baseline_step_ns"])
+
+
+def _pair(parts: list[Row]) -> Iterator[Row]:
+    """The marks of a pair: its twin's step, each part from where the last one ended, its own step."""
     known = [row for row in parts if row["delta_ns"] is not None and row["baseline_step_ns"] is not None]
-    shown = [row for row in parts if row["reason"] or row["step_ns"] or row["baseline_step_ns"]]
-    start = sum(row["baseline_step_ns"] for row in known)
-    ends, running = [], start
-    for row in known:
-        running += row["delta_ns"]
-        ends.append(running)
-    scale = Scale(min(0, start, *ends), max(1, start, *ends), _LEFT, _END)
-    first = parts[0]
-    drawing.text(MARGIN, drawing.y + 15, first["run_id"], weight=600)
-    against = f"against {first['baseline_run_id']}, {first['regime']}, {number(first['cells_count'])} ranks × steps"  # noqa: RUF001
-    drawing.text(RIGHT, drawing.y + 15, against, px=SMALL, colour=MUTED, anchor="end", most_px=420)
-    drawing.y += 34
-    for x, name in ((_CHANGE, "change"), (_SHARE, "share of it"), (RIGHT, "evidence")):
-        drawing.text(x, drawing.y, name, px=SMALL, colour=MUTED, anchor="end")
-    drawing.y += 4
-    drawing.axis(scale, [(drawing.y, drawing.y + _PITCH * (len(shown) + 2))], duration)
-    evidence = _evidence(known)
-    _total(drawing, scale, ("step of the twin", start, "", evidence))
+    if not parts:
+        return
+    first, start = parts[0], sum(row["baseline_step_ns"] for row in known)
+    evidence = _weakest(known)
+    common = {
+        "run": legible(first["run_id"]),
+        "panel": f"{legible(first['run_id'])} ({legible(first['regime'])}), {evidence}",
+        "cells": f"{number(first['cells_count'])} ranks × steps",  # noqa: RUF001
+    }
+    yield {**common, **_total(_TWIN, start, evidence)}
     running = start
-    for row in shown:
-        running = _part(drawing, scale, row, running) if row in known else _unseen(drawing, row, running)
-    _total(drawing, scale, ("step in the TEE", running, change(running - start), evidence))
-    drawing.y += 28
+    for row in parts:
+        if row not in known:
+            told = legible(row["reason"] or "not observed")
+            yield {
+                **common,
+                "label": WORDS[row["part"]],
+                "unseen": f"{told}, {row['evidence']}",
+                "evidence": row["evidence"],
+            }
+            continue
+        yield {**common, **_part(row, running), **_doubt(row["evidence"], evidence)}
+        running += row["delta_ns"]
+    yield {**common, **_total(_TEE, running, evidence)}
 
 
-def _total(drawing: Drawing, scale: Scale, told: tuple[str, float, str, str]) -> None:
-    name, amount, value, evidence = told
-    left, end = sorted((scale.at(0), scale.at(amount)))
-    drawing.rect(left, drawing.y + 3, end - left, _HIGH, FAINT, f"{name}: {duration(amount)}, {evidence}")
-    drawing.text(end + 6, drawing.y + 14, duration(amount), px=SMALL, weight=600, has_halo=True)
-    _columns(drawing, (name, value, "", evidence), weight=600)
+def _total(label: str, amount: int, evidence: str) -> Row:
+    told = duration(amount)
+    return {
+        "label": label,
+        "start": 0.0,
+        "end": ms(amount),
+        "kind": "mean step",
+        "what": label,
+        "value": told,
+        "told": told,
+        "evidence": evidence,
+    }
 
 
-def _part(drawing: Drawing, scale: Scale, row: Row, running: int) -> int:
-    """Draw one piece, and the line that leads to the next one."""
-    after: int = running + row["delta_ns"]
-    left, end = sorted((scale.at(running), scale.at(after)))
-    name = WORDS[row["part"]]
-    title = f"{name}: {duration(row['baseline_step_ns'])} to {duration(row['step_ns'])}, {row['evidence']}"
-    drawing.line(scale.at(running), drawing.y - 5, scale.at(running), drawing.y + 17, FAINT)
-    drawing.rect(left, drawing.y + 3, end - left, _HIGH, RED if row["delta_ns"] > 0 else GREEN, title)
-    drawing.line(scale.at(after), drawing.y + 3, scale.at(after), drawing.y + _PITCH + 3, FAINT)
-    _columns(drawing, (name, change(row["delta_ns"]), percent(row["share_fraction"]), row["evidence"]))
-    return after
+def _part(row: Row, running: int) -> Row:
+    delta = row["delta_ns"]
+    share = f" ({_share(row['share_fraction'])})" if finite(row["share_fraction"]) else ""
+    return {
+        "label": WORDS[row["part"]],
+        "start": ms(running),
+        "end": ms(running + delta),
+        "kind": "takes longer" if delta > 0 else "takes less",
+        "what": WORDS[row["part"]],
+        "value": f"{change(delta)}{share}",
+        "told": f"{duration(row['baseline_step_ns'])} to {duration(row['step_ns'])}, {change(delta)}{share}",
+        "evidence": row["evidence"],
+    }
 
 
-def _unseen(drawing: Drawing, row: Row, running: int) -> int:
-    told = row["reason"] or "not observed"
-    drawing.text(_LEFT + 6, drawing.y + 14, told, px=SMALL, colour=MUTED, most_px=440, has_halo=True)
-    _columns(drawing, (WORDS[row["part"]], "", "", row["evidence"]))
-    return running
+def _share(fraction: float) -> str:
+    """A share in whole percent, which is enough beside a number of three digits."""
+    told = f"{fraction * 100:.0f} %".replace("-", "−")  # noqa: RUF001
+    return told if fraction == 0 or not told.strip("−").startswith("0 ") else "<1 %"  # noqa: RUF001
 
 
-def _columns(drawing: Drawing, told: tuple[str, str, str, str], weight: int = 400) -> None:
-    name, value, share, evidence = told
-    base = drawing.y + 14
-    drawing.text(MARGIN, base, name, px=SMALL, weight=weight)
-    drawing.text(_CHANGE, base, value, px=SMALL, weight=weight, anchor="end")
-    drawing.text(_SHARE, base, share, px=SMALL, colour=MUTED, anchor="end")
-    drawing.text(RIGHT, base, evidence, px=SMALL, colour=MUTED, anchor="end")
-    drawing.y += _PITCH
+def _doubt(evidence: str, weakest: str) -> Row:
+    """The heading of a panel says how well the weakest of it is known; a part that is known otherwise says so."""
+    return {} if evidence == weakest else {"doubt": evidence}
 
 
-def _evidence(known: list[Row]) -> str:
+def _weakest(known: list[Row]) -> str:
     found = {row["evidence"] for row in known}
     return next((weak for weak in ("unobservable", "modelled", "measured") if weak in found), "unobservable")

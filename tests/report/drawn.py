@@ -1,4 +1,4 @@
-"""Rows of gold as short literals, and the marks of a picture as a test reads them."""
+"""Rows of gold as short literals, and the rows behind a figure as text that a reviewer can read in a diff."""
 
 from __future__ import annotations
 
@@ -6,22 +6,15 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pyarrow as pa
-from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from report.pictures import picture
+from report.pictures import figure
 
 if TYPE_CHECKING:
     from lake.tables import Table
+    from report.figure import Figure
 
 SVG = "{http://www.w3.org/2000/svg}"
 _EMPTY = {"text": "", "bool": False}
-
-
-class PictureSnapshot(SingleFileSnapshotExtension):
-    """One file per picture, one mark a line."""
-
-    _write_mode = WriteMode.TEXT
-    file_extension = "svg"
 
 
 def rows_of(table: Table, rows: list[dict[str, Any]]) -> pa.Table:
@@ -44,24 +37,23 @@ def parsed(svg: str | None) -> ET.Element:
     return ET.fromstring(svg)  # noqa: S314  our own text
 
 
-def drawn(table: Table, *rows: dict[str, Any]) -> ET.Element:
-    """The picture of literal rows."""
-    return parsed(picture(table, rows_of(table, list(rows))))
+def drawn(table: Table, *rows: dict[str, Any]) -> Figure:
+    """The figure of literal rows."""
+    found = figure(table, rows_of(table, list(rows)))
+    assert found is not None
+    return found
 
 
-def texts(tree: ET.Element) -> list[str]:
-    """All that is written in the picture, in the order of the marks."""
-    return ["".join(mark.itertext()) for mark in tree.iter(f"{SVG}text")]
+def marks(found: Figure, **facts: object) -> list[dict[str, Any]]:
+    """The rows behind a figure that have these facts."""
+    return [row for row in found.rows if all(row.get(name) == fact for name, fact in facts.items())]
 
 
-def marks(tree: ET.Element, name: str) -> dict[str, dict[str, str]]:
-    """Marks of one kind that say what they stand for, by that."""
-    return {
-        (title.text or ""): mark.attrib for mark in tree.iter(f"{SVG}{name}") for title in mark.findall(f"{SVG}title")
-    }
+def told(found: Figure) -> str:
+    """A figure as text: its title, one line a row, its notes."""
+    lines = [", ".join(f"{name}={_short(value)}" for name, value in sorted(row.items())) for row in found.rows]
+    return "\n".join([found.title, found.subtitle, *lines, *(f"note: {note}" for note in found.notes), ""])
 
 
-def wide(tree: ET.Element, start: str) -> tuple[float, float]:
-    """Where the one bar begins and ends whose title begins so."""
-    (bar,) = (mark for title, mark in marks(tree, "rect").items() if title.startswith(start))
-    return float(bar["x"]), float(bar["x"]) + float(bar["width"])
+def _short(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,68 @@
+"""Figures drawn by Vega-Lite, off line: the specification that a browser takes, and the same as a still SVG."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from report.colours import PAPER
+from report.figure import CONFIG
+from report.units import clipped
+
+if TYPE_CHECKING:
+    from report.figure import Figure
+
+    Row = dict[str, Any]
+
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+_VERSION = "v6.4"
+_BOLD = 1.12  # bold letters are that much wider
+
+
+def specification(figure: Figure, *, is_titled: bool = False) -> Row:
+    """The whole specification, rows inside; with a title and a paper where nothing around it has them."""
+    spec: Row = {
+        "$schema": _SCHEMA,
+        "description": figure.alt,
+        "config": CONFIG,
+        **figure.spec,
+    }
+    rows = [dict(row) for row in figure.rows]
+    for layer in figure.spec.get("spec", figure.spec).get("layer", ()):
+        _fit(layer, rows)
+    spec["data"] = {"name": "rows", "values": rows}
+    if is_titled:
+        under = [figure.subtitle, *figure.notes]
+        spec["title"] = {"text": figure.title, "subtitle": under, "frame": "bounds", "offset": 14}
+        spec["background"] = PAPER
+    return spec
+
+
+def _fit(layer: Row, rows: list[Row]) -> None:
+    """Cut the texts of a layer to their room: Vega would measure each some ten times to do the same."""
+    room = layer["mark"].get("limit")
+    if room is None:
+        return
+    field = layer["encoding"]["text"]["field"]
+    weight = _BOLD if layer["mark"].get("fontWeight", 400) > 400 else 1.0
+    for row in rows:
+        if row.get(field) is not None:
+            row[field] = clipped(row[field], room / weight, layer["mark"]["fontSize"])
+
+
+def svg(spec: Row) -> str:
+    """The still picture; vl-convert draws it in this process, and nothing may be fetched for it."""
+    import vl_convert
+
+    drawn: str = vl_convert.vegalite_to_svg(json.dumps(spec), vl_version=_VERSION, allowed_base_urls=[])
+    return drawn
+
+
+@cache
+def scripts() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script that needs no network."""
+    import vl_convert
+
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", _VERSION)
+    return bundle

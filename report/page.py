@@ -1,0 +1,161 @@
+"""The report: one HTML file with all that it needs inside, readable without a script, a network or a screen."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from report import drawing, sections
+from report.drawing import specification
+from report.markup import Markup, data, element, joined, table
+from report.units import counted, legible
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from report.figure import Figure
+    from report.sections import Section
+
+    Row = dict[str, Any]
+
+_HERE = Path(__file__).parent
+TITLE = "What confidential computing cost these training runs"
+
+
+@dataclass(frozen=True)
+class Page:
+    """The file's text, and what is in it."""
+
+    html: str
+    figures: int
+    runs: int
+
+
+def page(tables: Mapping[str, Sequence[Row]], versions: Mapping[str, str]) -> Page:
+    """Build the page from rows of the lake, by the full names of their tables."""
+    facts = sections.facts(tables)
+    if not facts:
+        return Page(_document(_nothing(versions), "", ""), 0, 0)
+    made = [section for section in sections.sections(tables, versions) if section.is_there]
+    specs: dict[str, Row] = {}
+    written = [_section(section, specs) for section in made]
+    body = joined([_head(facts), _filters(facts), _contents(made), element("main", *written, id="main")])
+    script = (_HERE / "page.js").read_text("utf-8")
+    return Page(_document(body, script, data("report-data", {"figures": specs, "runs": facts})), len(specs), len(facts))
+
+
+def _document(body: Markup, script: str, carried: str) -> str:
+    """The file: a policy that forbids the network and every script but the two that are inside."""
+    scripts = [drawing.scripts(), script] if script else []
+    allowed = " ".join(f"'sha256-{_digest(text)}'" for text in scripts) or "'none'"
+    policy = (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    head = [
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("title", f"teetotal: {TITLE}"),
+        Markup(f"<style>{(_HERE / 'page.css').read_text('utf-8')}</style>"),
+    ]
+    tail = [carried, *(f"<script>{text}</script>" for text in scripts)]
+    whole = element("html", element("head", *head), element("body", body, Markup("".join(tail))), lang="en")
+    return f"<!doctype html>\n{whole}\n"
+
+
+def _digest(script: str) -> str:
+    if "</script" in script.lower():
+        raise ValueError("a script that ends its own element cannot be carried inside a page")
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _nothing(versions: Mapping[str, str]) -> Markup:
+    told = "There is no run in this lake yet, so there is nothing to report."
+    hint = "Land a recording (teetotal land), or try teetotal demo; then teetotal run, and teetotal report again."
+    small = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return element(
+        "main",
+        element("h1", TITLE),
+        element("p", told, class_="lead"),
+        element("p", hint),
+        element("p", small),
+        id="main",
+    )
+
+
+def _head(facts: Mapping[str, Row]) -> Markup:
+    models = sorted({fact["model"] for fact in facts.values() if fact["model"]})
+    told = f"{counted(len(facts), 'run')} of {', '.join(models) or 'unnamed models'}. "
+    told += "Every number says where it comes from: measured, modelled, or unobservable and why."
+    return element(
+        "header",
+        element("a", "Skip to the answers", href="#main", class_="skip"),
+        element("p", "teetotal", class_="brand"),
+        element("h1", TITLE),
+        element("p", told, class_="lead"),
+    )
+
+
+def _filters(facts: Mapping[str, Row]) -> Markup:
+    """Shown by the script alone: without it there is nothing that they could do."""
+    chosen = [
+        _choice(name, label, sorted({str(fact[name]) for fact in facts.values()}, key=_natural))
+        for name, label in (("model", "Model"), ("regime", "Regime"), ("ranks", "GPU ranks"))
+    ]
+    toggle = element("button", "Dark or light", type="button", id="theme")
+    said = element("output", "", id="shown", aria_live="polite")
+    return element("form", *chosen, toggle, said, id="filters", hidden=True, aria_label="Filter what is shown")
+
+
+def _natural(text: str) -> tuple[bool, float, str]:
+    return (not text.isdecimal(), float(text) if text.isdecimal() else 0.0, text)
+
+
+def _choice(name: str, label: str, values: list[str]) -> Markup:
+    options = [element("option", "all", value=""), *(element("option", value, value=value) for value in values)]
+    return element("label", f"{label} ", element("select", *options, name=name))
+
+
+def _contents(made: Sequence[Section]) -> Markup:
+    links = [element("li", element("a", section.title, href=f"#{section.name}")) for section in made]
+    return element("nav", element("ol", *links), aria_label="Contents")
+
+
+def _section(section: Section, specs: dict[str, Row]) -> Markup:
+    figures = [_figure(name, found, specs) for name, found in section.figures]
+    lead = [element("p", section.lead, class_="lead")] if section.lead else []
+    inside = [element("h2", section.title), *lead, *section.before, *figures, *section.after]
+    return element("section", *inside, id=section.name, class_=section.kind)
+
+
+def _figure(name: str, found: Figure, specs: dict[str, Row]) -> Markup:
+    """A figure: the still picture, which the script replaces, its rows as a table, and what is not drawn."""
+    specs[name] = spec = specification(found)
+    still = Markup(drawing.svg(spec))
+    caption = element("figcaption", element("h3", found.title), element("p", found.subtitle))
+    chart = element("div", still, class_="chart", role="img", aria_label=found.alt, id=f"chart-{name}")
+    notes = [element("p", note, class_="note") for note in found.notes]
+    return element("figure", caption, chart, *notes, _behind(found), data_figure=name)
+
+
+def _behind(found: Figure) -> Markup:
+    """The rows behind a figure, for whoever cannot see it or wants the numbers."""
+    lines = []
+    named = ""
+    for row in found.rows:
+        named = row.get("label") or named
+        told = row.get("told") or row.get("unseen") or row.get("note") or row.get("value")
+        if told:
+            cells = [row.get("run", ""), named.replace("\n", ", "), row.get("what", ""), told, row.get("evidence", "")]
+            lines.append((row.get("run"), [legible(cell) for cell in cells]))
+    columns = [(name, False) for name in ("run", "line", "what", "value", "evidence")]
+    return element(
+        "details",
+        element("summary", f"The {counted(len(lines), 'value')} behind this figure"),
+        table(found.title, columns, lines),
+    )

@@ -1,0 +1,281 @@
+"""What the report says, in the order in which a person asks: is it slower, where is it paid, what can be trusted."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from report import literature
+from report.markup import Markup, element, table
+from report.pictures import FIGURES
+from report.sentences import dominant
+from report.units import NOTHING, counted, legible, number, percent, ratio, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from report.figure import Figure
+
+    Row = dict[str, Any]
+    Tables = Mapping[str, Sequence[Row]]
+
+_MOST_LINES = 400
+
+
+@dataclass(frozen=True)
+class Section:
+    """One heading: a sentence, what stands before its figures, the figures by name, and what stands after them."""
+
+    name: str
+    title: str
+    lead: str = ""
+    before: tuple[Markup, ...] = ()
+    figures: tuple[tuple[str, Figure], ...] = ()
+    after: tuple[Markup, ...] = ()
+    kind: str | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has anything to say."""
+        return bool(self.lead or self.before or self.figures or self.after)
+
+
+def facts(tables: Tables) -> dict[str, Row]:
+    """What each run can be filtered by, and its twin, which stays in sight with it."""
+    twins = {row["run_id"]: row["baseline_run_id"] for row in tables["gold.pairs"]}
+    return {
+        legible(row["run_id"]): {
+            "model": legible(row["model"] or "unknown"),
+            "regime": legible(row["regime"] or "unknown"),
+            "ranks": str(row["found_world_size"] or row["world_size"] or row["ranks_count"]),
+            "twin": legible(twins.get(row["run_id"]) or ""),
+        }
+        for row in tables["silver.runs"]
+    }
+
+
+def sections(tables: Tables, versions: Mapping[str, str]) -> list[Section]:
+    """All sections; one that has nothing to say is left out by whoever writes the page."""
+    return [
+        Section("verdicts", "Verdicts", before=tuple(_verdicts(tables))),
+        Section(
+            "slowdown",
+            "How much slower",
+            figures=_figures(tables, "step_overhead", "throughput_overhead", "energy_overhead", "scaling"),
+        ),
+        Section("toll", "Where it is paid", figures=_figures(tables, "toll_breakdown")),
+        Section("time", "Where the time of each rank goes", figures=_figures(tables, "time_breakdown")),
+        Section(
+            "overlap",
+            "Overlap and stragglers",
+            figures=_figures(tables, "trace_summary", "stragglers"),
+        ),
+        Section("operations", "Single operations", figures=_figures(tables, "operation_overhead", "launches")),
+        _sealing(tables),
+        _rejected(tables),
+        _unobserved(tables),
+        _published(tables),
+        _provenance(tables, versions),
+    ]
+
+
+def _figures(tables: Tables, *names: str) -> tuple[tuple[str, Figure], ...]:
+    """The figures of tables that have rows to draw."""
+    made = [(name, FIGURES[f"gold.{name}"](tables[f"gold.{name}"])) for name in names if tables[f"gold.{name}"]]
+    return tuple((name, figure) for name, figure in made if figure.rows)
+
+
+def _verdicts(tables: Tables) -> Iterator[Markup]:
+    """A sentence for each pair, then for each run that has no twin."""
+    logged = {row["run_id"]: row for row in tables["gold.throughput_overhead"]}
+    caveats = {row["run_id"]: row["caveat"] for row in tables["gold.pairs"]}
+    for row in tables["gold.step_overhead"]:
+        parts = [part for part in tables["gold.toll_breakdown"] if part["run_id"] == row["run_id"]]
+        where = dominant(row, parts)
+        ranks = counted(row["world_size"], "rank") if row["world_size"] else ""
+        log = logged.get(row["run_id"])
+        told = [
+            element("p", row["verdict"], class_="verdict"),
+            *([element("p", f"{where[:1].upper()}{where[1:]}.")] if where else []),
+            *([element("p", f"By its training log: {log['verdict']} ", _evidence(log["evidence"]))] if log else []),
+            *([element("p", caveats[row["run_id"]], class_="note")] if caveats.get(row["run_id"]) else []),
+        ]
+        yield element(
+            "article",
+            element(
+                "div",
+                element("p", ratio(row["slowdown_ratio"]), class_="ratio"),
+                _evidence(row["evidence"]),
+                class_="side",
+            ),
+            element(
+                "div",
+                element("h3", ", ".join(filter(None, (row["model"] or "unknown model", ranks, row["regime"])))),
+                *told,
+                element("p", f"{row['run_id']} against {row['baseline_run_id']}", class_="note"),
+            ),
+            class_="pair",
+            data_run=legible(row["run_id"]),
+        )
+    for row in tables["gold.pairs"]:
+        if row["reason"]:
+            alone = f"{row['run_id']} has no twin to be compared with: {row['reason']}"
+            yield element("p", alone, class_="note", data_run=legible(row["run_id"]))
+    if not tables["gold.pairs"]:
+        yield element("p", "No run here claims a TEE, so there is nothing to compare.", class_="lead")
+
+
+def _sealing(tables: Tables) -> Section:
+    """Coverage where something had to be sealed, violations, claims, and how far each key is from its limit."""
+    rows = tables["gold.sealing_coverage"]
+    asked = [row for row in rows if row["promised_crossings_count"] or row["violations_count"]]
+    violations = sum(row["violations_count"] for row in rows)
+    rest = len(rows) - len(asked)
+    lead = f"{counted(violations, 'violation')} of a promise to seal."
+    if rest:
+        lead += f" Boundaries with nothing to seal are not drawn: {number(rest)}."
+    drawn = (("sealing_coverage", FIGURES["gold.sealing_coverage"](asked)),) if asked else ()
+    claims = table(
+        "Does the recording show what the run claims?",
+        [("run", False), ("verdict", False), ("agreement", False), ("evidence", False)],
+        [
+            (legible(row["run_id"]), [row["run_id"], row["verdict"], row["agreement"], row["evidence"]])
+            for row in tables["gold.attested_runs"]
+        ],
+    )
+    return Section(
+        "sealing", "Sealing, claims and nonce budgets", lead if rows else "", (), drawn, (claims, *_nonces(tables))
+    )
+
+
+def _nonces(tables: Tables) -> list[Markup]:
+    rows = tables["silver.nonce_budgets"]
+    if not rows:
+        return [element("p", "No key sealed in software, so no nonces were counted.", class_="note")]
+    columns = [("run", False), ("key", False), ("messages", True), ("limit", True), ("used", True)]
+    return [
+        table(
+            "Nonce budgets: how much of a key's messages is spent, and the step at which none is left",
+            [*columns, ("last step", True), ("evidence", False)],
+            [
+                (
+                    legible(row["run_id"]),
+                    [
+                        row["run_id"],
+                        row["key_scope"],
+                        number(row["sealed_message_count"]),
+                        number(row["limit_count"]),
+                        percent(row["used_fraction"]) + (", near its limit" if row["is_near_limit"] else ""),
+                        number(row["limit_step_number"]),
+                        row["evidence"],
+                    ],
+                )
+                for row in rows
+            ],
+        )
+    ]
+
+
+def _rejected(tables: Tables) -> Section:
+    """Things refused, and events merged or rejected by a rule, each with its sentence and how many there were."""
+    refused = Counter((row["run_id"], f"{row['level']} rejected", row["reason"]) for row in tables["silver.rejects"])
+    for row in tables["silver.rule_counts"]:
+        if row["effect"] != "kept":
+            refused[row["run_id"], f"event {row['effect']}", row["sentence"]] += row["events_count"]
+    if not refused:
+        return Section("rejected", "What was rejected, and why", "Nothing was rejected and nothing merged.")
+    lines = [
+        (legible(run), [run, what, number(count), reason]) for (run, what, reason), count in sorted(refused.items())
+    ]
+    columns = [("run", False), ("what", False), ("how many", True), ("why", False)]
+    return Section(
+        "rejected",
+        "What was rejected, and why",
+        "Nothing is dropped in silence: whatever was not kept as it came is counted here, with the rule that took it.",
+        (table("Rejected and merged, by run and reason", columns, lines[:_MOST_LINES]), *_left(len(lines))),
+    )
+
+
+def _unobserved(tables: Tables) -> Section:
+    """Whatever has a reason for a missing or weaker number, by table and reason, with the runs that it is of."""
+    found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for name, rows in tables.items():
+        for row in rows if name.startswith("gold.") else ():
+            if row.get("reason") and row.get("evidence"):
+                found[row["evidence"], name, row["reason"]].add(row.get("tee_run_id") or row["run_id"])
+    if not found:
+        return Section("availability", "What could not be observed", "Every number could be observed.")
+    order = sorted(found.items(), key=lambda one: (one[0][0] != "unobservable", one[0]))
+    every = {row["run_id"] for row in tables["silver.runs"]}
+    lines = [
+        (None, [name, reason, evidence, f"all {len(runs)}" if runs >= every else ", ".join(sorted(runs))])
+        for (evidence, name, reason), runs in order
+    ]
+    columns = [("table", False), ("why", False), ("evidence", False), ("runs", False)]
+    return Section(
+        "availability",
+        "What could not be observed, and why",
+        "A number that is missing, or weaker than it might be, has its reason here.",
+        (table("Reasons, by table", columns, lines[:_MOST_LINES]), *_left(len(lines))),
+    )
+
+
+def _published(tables: Tables) -> Section:
+    rows = tables["gold.published"]
+    if not rows:
+        return Section("published", "What others have published")
+    figure = literature.published(rows, tables["gold.step_overhead"])
+    lead = (
+        "Ours are diamonds, and stand first. Theirs are of other hardware and other work; each line names its regime."
+    )
+    return Section(
+        "published", "Beside what others have published", lead, figures=(("published", figure),), kind="apart"
+    )
+
+
+def _provenance(tables: Tables, versions: Mapping[str, str]) -> Section:
+    """Which software made this, which machines recorded it, and the digest of each file that it rests on."""
+    made = element("p", "Made with " + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".")
+    hardware = ("gpu", "driver_version", "cuda_version", "torch_version", "backend", "host_cpu")
+    runs = table(
+        "Runs as they say of themselves",
+        [(name, False) for name in ("run", "recorded", "GPU", "driver", "CUDA", "torch", "backend", "host CPU")],
+        [
+            (
+                legible(row["run_id"]),
+                [row["run_id"], row["recorded_at"] or NOTHING, *(row[name] or NOTHING for name in hardware)],
+            )
+            for row in tables["silver.runs"]
+        ],
+    )
+    sources = table(
+        "Source files by their SHA-256",
+        [("run", False), ("SHA-256", False), ("format", False), ("outcome", False), ("size", True)],
+        [
+            (
+                legible(row["run_id"]),
+                [
+                    row["run_id"],
+                    row["source_sha256"] or "not read",
+                    row["format"],
+                    row["outcome"],
+                    size(row["size_bytes"]),
+                ],
+            )
+            for row in tables["bronze.source_files"]
+        ],
+    )
+    digests = element(
+        "details", element("summary", f"{counted(len(tables['bronze.source_files']), 'source file')}"), sources
+    )
+    return Section("provenance", "Provenance", before=(made, runs, digests))
+
+
+def _left(count: int) -> list[Markup]:
+    left = count - _MOST_LINES
+    return [element("p", f"and {number(left)} more lines", class_="note")] if left > 0 else []
+
+
+def _evidence(evidence: str) -> Markup:
+    return element("span", evidence, class_=f"evidence {evidence}")

@@ -1,0 +1,146 @@
+"""`teetotal report` and `show --plot` on the bundled recordings."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bronze import source_files
+from gold import pairs
+from lake.errors import EvidenceRejected, SourceUnavailable
+from pipelines import report
+from silver import runs
+from tests.serving import COMMAND, ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lake.store import Lake
+
+SECTIONS = (
+    *("verdicts", "slowdown", "toll", "time", "overlap", "operations"),
+    *("sealing", "rejected", "availability", "published", "provenance"),
+)
+
+
+@pytest.fixture(scope="module")
+def html(recorded: Lake) -> str:
+    """The page of all recordings."""
+    return report.built(recorded).html
+
+
+def test_the_page_of_the_recordings_has_every_section_and_run_and_is_under_five_megabytes(
+    recorded: Lake, html: str
+) -> None:
+    assert tuple(re.findall(r'<section id="(\w+)"', html)) == SECTIONS
+    for run_id in recorded.snapshot(runs.TABLE).run_ids:
+        assert run_id in html
+    assert len(html.encode()) < 5_000_000
+
+
+def test_every_verdict_of_the_lake_is_a_sentence_of_the_page(recorded: Lake, html: str) -> None:
+    twins = recorded.scan(pairs.TABLE).select("run_id", "baseline_run_id").collect().rows()
+    assert len(re.findall('<p class="verdict">', html)) == len(twins)
+    for run_id, twin in twins:
+        assert f"{run_id} against {twin}" in html
+
+
+def test_sealed_columns_and_names_of_files_stay_out_of_it(recorded: Lake, html: str) -> None:
+    columns = [column.name for column in runs.TABLE.sealed]
+    rows = recorded.scan(runs.TABLE).select(columns).collect().to_dicts()
+    sealed = {value for row in rows for value in row.values() if value is not None}
+    names = recorded.scan(source_files.TABLE).select("file_name").collect().to_series()
+    digests = recorded.scan(source_files.TABLE).select("source_sha256").drop_nulls().collect().to_series()
+    assert len(sealed) > 0
+    assert not [value for value in (*sealed, *names) if value in html]
+    assert "sealed:1:" not in html
+    assert all(digest in html for digest in digests)
+
+
+def test_a_page_of_one_run_holds_it_and_its_twin_alone(recorded: Lake) -> None:
+    run_id, twin = recorded.scan(pairs.TABLE).select("run_id", "baseline_run_id").sort("run_id").collect().row(0)
+    made = report.built(recorded, [run_id])
+    assert made.runs == 2
+    others = {*recorded.snapshot(runs.TABLE).run_ids} - {run_id, twin}
+    assert not [other for other in others if f'data-run="{other}"' in made.html]
+
+
+def test_a_run_that_is_not_there_is_named_with_the_nearest_that_is(recorded: Lake) -> None:
+    known = min(recorded.snapshot(runs.TABLE).run_ids)
+    with pytest.raises(EvidenceRejected, match=f"did you mean '{known}'"):
+        report.built(recorded, [f"{known}x"])
+
+
+def test_a_file_is_there_whole_or_as_it_was(tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    assert report.write(out, "one") == 3
+    report.write(out, "other")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("report.html", "other")]
+    with pytest.raises(SourceUnavailable, match=r"nowhere/report\.html"):
+        report.write(tmp_path / "nowhere" / "report.html", "text")
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(SourceUnavailable):
+        report.write(tmp_path / "taken", "text")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "taken"]
+
+
+def called(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command as a person calls it, without a terminal and without colours."""
+    return subprocess.run(
+        [*COMMAND, "--lake", str(place), *words],
+        cwd=ROOT,
+        env={**os.environ, "NO_COLOR": "1"},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+
+
+def test_an_empty_lake_gives_a_page_that_says_so(tmp_path: Path) -> None:
+    done = called(tmp_path / "lake", "report", "--out", str(tmp_path / "report.html"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "0 runs, 0 figures" in done.stdout
+    assert "There is no run in this lake yet" in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_a_plot_is_plain_text_with_evidence_on_every_line(recorded: Lake) -> None:
+    place = recorded.place.directory
+    done = called(place, "show", "gold.step_overhead", "--plot")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    lines = [line for line in done.stdout.splitlines() if "●" in line]
+    assert len(lines) == len(recorded.snapshot(pairs.TABLE).run_ids)
+    assert all("measured" in line for line in lines)
+
+
+def test_a_table_without_a_chart_says_which_have_one(recorded: Lake) -> None:
+    done = called(recorded.place.directory, "show", "gold.pairs", "--plot")
+    assert done.returncode == 2
+    assert "gold.pairs has no chart to plot" in done.stderr
+    assert "gold.toll_breakdown" in done.stderr
+
+
+def test_a_plot_takes_no_columns(recorded: Lake) -> None:
+    done = called(recorded.place.directory, "show", "gold.step_overhead", "--plot", "--columns", "run_id")
+    assert done.returncode == 2
+    assert "--plot" in done.stderr
+
+
+def test_help_imports_nothing_that_draws() -> None:
+    asked = "import sys; from pipelines.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    done = subprocess.run(
+        [
+            COMMAND[0],
+            "-c",
+            f"{asked}print([name for name in ('altair', 'vl_convert', 'report') if name in sys.modules])",
+        ],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
