@@ -1,0 +1,83 @@
+"""Where Spark is and how it is asked to work: one declaration, one session a process, reused by every asset."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lake.errors import ContractBroken, SourceUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from lake.executors import Site
+
+# What a session may change on a server that others have started.
+_OF_THE_SESSION = {"spark.sql.session.timeZone": "UTC"}
+# Asked for where nobody has: quiet, and one thread a task, since Spark already runs a task on every core.
+_OF_THE_DRIVER = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",
+}
+_ENVIRONMENT = "environment"
+_GUARD = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One Spark, by its address; `conf` goes to Spark as it is, and may hold secrets: it is never shown."""
+
+    # local[*], spark://host:port or sc://host:port; none: whatever Spark's own settings say, else this machine.
+    url: str | None = None
+    executor_memory: str | None = None
+    shuffle_partitions: int = 8
+    # A packed Python environment that Spark unpacks on every executor.
+    archive: str | None = None
+    # The Python of executors; with an archive, the one inside it.
+    python: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # How an executor opens lake and landing zone; without it, nothing is handed out.
+    reach: Callable[[], Site] | None = field(default=None, repr=False)
+
+    @property
+    def is_connect(self) -> bool:
+        """Whether the driver is a Spark Connect server, and this process only its client."""
+        return (self.url or "").startswith("sc://")
+
+    def session(self) -> SparkSession:
+        """The session of this process; it is started when first asked for."""
+        try:
+            from pyspark.sql import SparkSession
+        except ModuleNotFoundError:
+            raise ContractBroken("pyspark is not installed", "install teetotal[spark]; Spark needs Java 17") from None
+        with _GUARD:  # small runs are made side by side, and all of them ask
+            active = SparkSession.getActiveSession()
+            return active if active is not None else self._started(SparkSession.builder)
+
+    def _started(self, builder: Any) -> SparkSession:
+        shuffle = {"spark.sql.shuffle.partitions": str(self.shuffle_partitions)}
+        asked = {**_OF_THE_SESSION, **shuffle}
+        if not self.is_connect:
+            asked |= _OF_THE_DRIVER
+            asked |= {} if self.executor_memory is None else {"spark.executor.memory": self.executor_memory}
+            asked |= {} if self.archive is None else {"spark.archives": f"{self.archive}#{_ENVIRONMENT}"}
+        builder = builder.appName("teetotal").config(map={**asked, **self.conf})
+        if self.url is not None:
+            builder = builder.remote(self.url) if self.is_connect else builder.master(self.url)
+        try:
+            session: SparkSession = builder.getOrCreate()
+        except Exception as error:
+            raise SourceUnavailable(
+                f"no Spark at {self.url or 'this machine'}: {type(error).__name__}",
+                "check TEETOTAL_SPARK, that the cluster is up, and that Java 17 is installed (docs/operations.md)",
+            ) from error
+        if not self.is_connect and hasattr(session, "sparkContext"):
+            inside = f"./{_ENVIRONMENT}/bin/python" if self.archive is not None else sys.executable
+            session.sparkContext.pythonExec = self.python or inside
+        return session

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from tests.spark.bench import PATIENCE_S, of
+from tests.spark.standalone import ROOT, environment
+
+if TYPE_CHECKING:
+    from tests.spark.bench import Bench
+    from tests.spark.standalone import Cluster
+
+
+def test_executors_run_the_wheel_that_was_sent_to_them(connect: str, standalone: Cluster) -> None:
+    words = [sys.executable, "-m", "tests.spark.asking", connect, "4"]
+    told = subprocess.run(words, cwd=ROOT, env=environment(), check=True, capture_output=True, text=True).stdout
+    answers = json.loads(told)
+    assert [number for number, _, _ in answers] == ["0", "1", "2", "3"]
+    for _, module, python in answers:
+        assert f"{standalone.folder}/worker-" in module
+        assert "/environment/lib/" in module
+        assert "/environment/bin/python" in python
+
+
+def test_every_table_is_what_polars_makes_of_it_through_spark_connect(bench: Bench, connect: str) -> None:
+    bench.teetotal("connect", "run", "--engine", "spark", *bench.recordings, TEETOTAL_SPARK=connect)
+    ours, theirs = bench.state("connect"), of(bench.state("polars"), *bench.recordings)
+    assert {key: value for key, value in of(ours, *bench.recordings).items() if theirs.get(key) != value} == {}
+    assert theirs.keys() == of(ours, *bench.recordings).keys()
+    tiers = {table.partition(".")[0] for table, _ in theirs}
+    assert tiers == {"bronze", "silver", "gold"}
+    assert bench.teetotal("connect", "run", "--engine", "spark", *bench.recordings, TEETOTAL_SPARK=connect).count(
+        "fresh, nothing to do"
+    ) == len(bench.recordings)
+
+
+def test_a_worker_that_dies_in_mid_job_changes_nothing(bench: Bench, connect: str, standalone: Cluster) -> None:
+    running = bench.start("worn", "run", "--engine", "spark", "--no-check", bench.many, TEETOTAL_SPARK=connect)
+    bench.await_spooled("worn", "bronze.trace_events", running)
+    standalone.kill("worker-1")
+    said, _ = running.communicate(timeout=PATIENCE_S)
+    assert running.returncode == 0, said
+    assert "Lost executor" in standalone.log("connect")
+    assert of(bench.state("worn"), bench.many) == of(bench.state("polars"), bench.many)
+    assert bench.spooled("worn", "bronze.trace_events") == []
+    standalone.add_worker("worker-2")
