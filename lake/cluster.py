@@ -77,7 +77,13 @@ class Cluster:
                 f"no Spark at {self.url or 'this machine'}: {type(error).__name__}",
                 "check TEETOTAL_SPARK, that the cluster is up, and that Java 17 is installed (docs/operations.md)",
             ) from error
-        if not self.is_connect and hasattr(session, "sparkContext"):
-            inside = f"./{_ENVIRONMENT}/bin/python" if self.archive is not None else sys.executable
-            session.sparkContext.pythonExec = self.python or inside
+        inside = f"./{_ENVIRONMENT}/bin/python" if self.archive is not None else None
+        python = self.python or inside
+        if not self.is_connect:
+            session.sparkContext.pythonExec = python or sys.executable
+        elif python is not None:
+            # A server gives each client's Python a folder of its own: what the client sends is unpacked there.
+            if self.archive is not None:
+                session.addArtifacts(f"{self.archive}#{_ENVIRONMENT}", archive=True)
+            session.conf.set("spark.sql.execution.pyspark.python", python)
         return session

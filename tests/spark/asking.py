@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
-from lake.cluster import Cluster
 from lake.executors import Executors, Site
+from pipelines.settings import settings
 
 
 def where(site: Site, number: int) -> tuple[str, str, str]:
@@ -16,11 +16,13 @@ def where(site: Site, number: int) -> tuple[str, str, str]:
     return str(number), str(silver.__file__), sys.executable
 
 
-def main(url: str, tasks: int) -> None:
+def main(tasks: int) -> None:
     """Ask as many tasks as there are, and print what each says."""
-    executors = Executors(Cluster(url=url).session(), lambda: None)  # type: ignore[arg-type,return-value]
+    cluster = settings().spark
+    assert cluster.reach is not None
+    executors = Executors(cluster.session(), cluster.reach)
     print(json.dumps(executors.each(where, range(tasks))))  # noqa: T201 - for the test that started us
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(int(sys.argv[1]))

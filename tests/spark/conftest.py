@@ -38,13 +38,10 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def connect(standalone: Cluster, packed_environment: Environment) -> Iterator[str]:
-    """The address of a Spark Connect server; its executors get the packed environment from it."""
-    sent = {
-        "spark.archives": f"{packed_environment.archive}#environment",
-        "spark.executorEnv.POLARS_MAX_THREADS": "1",
-    }
-    yield standalone.serve(sent, "./environment/bin/python")
+def connect(standalone: Cluster, packed_environment: Environment) -> Iterator[dict[str, str]]:
+    """The settings of a client of a Spark Connect server: its executors get the packed environment from the client."""
+    url = standalone.serve({"spark.executorEnv.POLARS_MAX_THREADS": "1"})
+    yield {"TEETOTAL_SPARK": url, "TEETOTAL_SPARK_ARCHIVE": str(packed_environment.archive)}
     standalone.kill("connect")
 
 

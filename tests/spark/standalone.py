@@ -92,7 +92,7 @@ class Cluster:
         size = ("--cores", "1", "--memory", "2g", "--work-dir", str(self.folder / name))
         self._spawn(name, "spark-class", _WORKER, "--host", "127.0.0.1", *size, self.url)
 
-    def serve(self, conf: Mapping[str, str], python: str) -> str:
+    def serve(self, conf: Mapping[str, str]) -> str:
         """Start a Spark Connect server whose executors are on this cluster; give its address."""
         port = free_port()
         given = {
@@ -104,7 +104,7 @@ class Cluster:
             **conf,
         }
         words = [word for name, value in given.items() for word in ("--conf", f"{name}={value}")]
-        self._spawn("connect", "spark-submit", "--master", self.url, "--class", _CONNECT, *words, PYSPARK_PYTHON=python)
+        self._spawn("connect", "spark-submit", "--master", self.url, "--class", _CONNECT, *words)
         deadline = time.monotonic() + _PATIENCE_S
         while not is_open(port):
             self._still("connect", deadline)
@@ -127,11 +127,11 @@ class Cluster:
         """What a process has said."""
         return (self.folder / f"{name}.log").read_text("utf-8", "replace")
 
-    def _spawn(self, name: str, command: str, *words: str, **more: str) -> None:
+    def _spawn(self, name: str, command: str, *words: str) -> None:
         with (self.folder / f"{name}.log").open("wb") as log:
             self.running[name] = subprocess.Popen(
                 [str(_SPARK / "bin" / command), *words],
-                env=environment(**more),
+                env=environment(),
                 cwd=self.folder,
                 stdout=log,
                 stderr=subprocess.STDOUT,
