@@ -17,12 +17,13 @@ def main(tier: str, lake_path: str, landing_path: str, chosen: str = "polars") -
     places = settings(lake_path, landing_path)
     lake, zone = Lake(places.lake, places.keyring), LandingZone(places.landing)
     (run_id,), _ = zone.run_ids()
+    runner = engine(chosen, places.spark)
     if tier == "bronze":
-        bronze.materialise(lake, zone, run_id, places.limits)
+        bronze.materialise(lake, zone, run_id, places.limits, executors=runner.executors)
     elif tier == "silver":
-        silver.materialise(lake, run_id, engine(chosen))
+        silver.materialise(lake, run_id, runner)
     else:
-        gold.materialise(lake, run_id, engine(chosen))
+        gold.materialise(lake, run_id, runner)
     print(_peak_bytes())
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assets.catalogue import TABLES
+from benchmarks.standalone import ROOT, environment
 from lake.keyring import KeyringFile
 from lake.places import Place
 from lake.store import Lake
-from tests.spark.standalone import ROOT, environment
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,20 +4,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.standalone import Cluster, packed
 from benchmarks.traces import many_ranks
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.places import Place
 from pipelines.demo import land_samples
 from tests.spark.bench import Bench
-from tests.spark.standalone import Cluster, packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.spark.standalone import Environment
+    from benchmarks.standalone import Environment
 
-_RANKS = 6
+_RANKS = 4
 
 
 @pytest.fixture(scope="session")

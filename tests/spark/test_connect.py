@@ -6,12 +6,12 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from benchmarks.standalone import ROOT, environment
 from tests.spark.bench import PATIENCE_S, of
-from tests.spark.standalone import ROOT, environment
 
 if TYPE_CHECKING:
+    from benchmarks.standalone import Cluster
     from tests.spark.bench import Bench
-    from tests.spark.standalone import Cluster
 
 Variables = Mapping[str, str]
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from tests.spark.bench import of
 
 if TYPE_CHECKING:
+    from benchmarks.standalone import Cluster, Environment
     from tests.spark.bench import Bench
-    from tests.spark.standalone import Cluster, Environment
 
 
 def test_a_driver_that_is_killed_leaves_the_lake_as_it_was_and_the_next_run_repairs_it(
     bench: Bench, standalone: Cluster, packed_environment: Environment
 ) -> None:
     shutil.copytree(bench.home / "polars", bench.home / "killed")
-    (bench.home / "landing" / bench.many / "r5.json.gz").unlink()
+    (bench.home / "landing" / bench.many / "r3.json.gz").unlink()
     before = bench.state("killed")
     setting = {
         "TEETOTAL_SPARK": standalone.url,

@@ -20,7 +20,7 @@ import pyspark
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parent.parent
 _SPARK = Path(pyspark.__file__).parent
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -69,6 +69,8 @@ class Cluster:
     """The processes of one cluster; each is a group of its own, so that it dies with all that it started."""
 
     folder: Path
+    # What the environment of every process holds beside our own words.
+    variables: Mapping[str, str] = field(default_factory=dict)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     port: int = 0
 
@@ -76,6 +78,11 @@ class Cluster:
     def url(self) -> str:
         """The address of the master."""
         return f"spark://127.0.0.1:{self.port}"
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that were started; each has children of its own."""
+        return [process.pid for process in self.running.values()]
 
     def start(self, workers: int) -> None:
         """Start a master and workers of one core each, and wait until they know each other."""
@@ -131,7 +138,7 @@ class Cluster:
         with (self.folder / f"{name}.log").open("wb") as log:
             self.running[name] = subprocess.Popen(
                 [str(_SPARK / "bin" / command), *words],
-                env=environment(),
+                env=environment(**self.variables),
                 cwd=self.folder,
                 stdout=log,
                 stderr=subprocess.STDOUT,
