@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -313,7 +314,8 @@ def _run(
     from pipelines.progress import Watcher
     from pipelines.run import run as run_all
 
-    outcomes = run_all(chosen, Watcher(), run_ids, engine=engine, full=full, check=check)
+    tell = partial(click.echo, err=True)
+    outcomes = run_all(chosen, Watcher(), run_ids, engine=engine, full=full, check=check, tell=tell)
     for outcome in outcomes:
         click.echo(_told(outcome), err=outcome.fault is not None)
     return outcomes

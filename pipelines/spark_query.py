@@ -137,11 +137,12 @@ class _Clock:
     @contextmanager
     def explained(self) -> Iterator[None]:
         """Turn what Spark answers with into one line that says what to do."""
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         try:
             yield
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             raise self._told(error) from error
 
     def _stop(self) -> None:
@@ -151,11 +152,15 @@ class _Clock:
         else:  # a tag would not reach the thread that hands rows over; this process has nothing else under way
             self._session.sparkContext.cancelAllJobs()
 
-    def _told(self, error: Any) -> LakeError:
+    def _told(self, error: Exception) -> LakeError:
         if self._is_late.is_set():
             return EvidenceRejected(
                 f"no answer within {self._timeout_s:g} s", "ask for less, or allow more with --timeout (0: no limit)"
             )
+        from pyspark.errors import PySparkException
+
+        if not isinstance(error, PySparkException):
+            return EvidenceRejected(f"Spark could not answer: {type(error).__name__}", "its own log says why")
         if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
             name = str((error.getMessageParameters() or {}).get("relationName", "")).replace("`", "")
             return EvidenceRejected(f"there is no table {name!r}", nearest(name, TABLES))
