@@ -39,6 +39,17 @@ def test_every_table_is_what_polars_makes_of_it_through_spark_connect(bench: Ben
     ) == len(bench.recordings)
 
 
+def test_spark_connect_answers_a_query_as_duckdb_does(bench: Bench, connect: Variables) -> None:
+    asked = (
+        "SELECT run_id, count(*) AS n, sum(duration_ns) AS ns FROM silver.spans WHERE run_id = {}run GROUP BY run_id"
+    )
+    words = ("--param", f"run:text={bench.recordings[0]}", "--format", "csv")
+    theirs = bench.teetotal("polars", "query", asked.format("$"), *words)
+    ours = bench.teetotal("polars", "query", asked.format(":"), *words, "--engine", "spark", **connect)
+    assert ours.strip().endswith(theirs.strip().splitlines()[-1])
+    assert bench.recordings[0] in theirs
+
+
 def test_a_worker_that_dies_in_mid_job_changes_nothing(bench: Bench, connect: Variables, standalone: Cluster) -> None:
     running = bench.start("worn", "run", "--engine", "spark", "--no-check", bench.many, **connect)
     bench.await_spooled("worn", "bronze.trace_events", running)
