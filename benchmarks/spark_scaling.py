@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +26,9 @@ from benchmarks.standalone import ROOT, Cluster, environment
 from benchmarks.traces import many_ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-_ROW = "{:<22}{:<8}{:>8.1f}{:>12.0f}{:>14.0f}"
+_ROW = "{:<14}{:<8}{:>8.1f}{:>8.1f}{:>12.0f}{:>14.0f}{:>7.1f}"
 
 
 def main() -> None:
@@ -37,6 +38,8 @@ def main() -> None:
     options.add_argument("--ranks", type=int, default=64)
     options.add_argument("--events", type=int, default=100_000, help="at least so many events a rank")
     options.add_argument("--workers", type=int, nargs="*", default=[1, 2])
+    options.add_argument("--tiers", nargs="+", choices=TIERS, default=TIERS)
+    options.add_argument("--repeats", type=int, default=1, help="each into a lake of its own")
     chosen = options.parse_args()
     bundled = sorted((ROOT / "samples").rglob("*.json.gz"), key=lambda path: path.stat().st_size)
     with tempfile.TemporaryDirectory(prefix="teetotal-spark-") as scratch:
@@ -49,15 +52,16 @@ def main() -> None:
             f"{events:,} events, {size / 1e6:,.0f} MB of JSON",
             flush=True,
         )
-        print(f"{'engine':<22}{'tier':<8}{'wall s':>8}{'process MB':>12}{'all of it MB':>14}")
-        _tiers(home, "polars", None, {})
+        print(f"{'engine':<14}{'tier':<8}{'wall s':>8}{'CPU s':>8}{'process MB':>12}{'all of it MB':>14}{'load':>7}")
+        for number in range(chosen.repeats):
+            _tiers(home, f"polars.{number}", chosen.tiers, None, {})
         for workers in chosen.workers:
-            _on_spark(home, workers)
-        digests = {_content(home / name) for name in ("polars", *(f"spark-{count}" for count in chosen.workers))}
+            _on_spark(home, workers, chosen.tiers, chosen.repeats)
+        digests = {_content(lake) for lake in home.glob("*/lake")}
         print("same files in all lakes" if len(digests) == 1 else "THE LAKES DIFFER")
 
 
-def _on_spark(home: Path, workers: int) -> None:
+def _on_spark(home: Path, workers: int, tiers: Sequence[str], repeats: int) -> None:
     folder = home / f"cluster-{workers}"
     folder.mkdir()
     # The environment is on every worker already, as with a container image.
@@ -74,7 +78,8 @@ def _on_spark(home: Path, workers: int) -> None:
         print(
             f"{workers} worker(s): {told}, first client's first task {asked[0]:.1f} s, second client's {asked[1]:.1f} s"
         )
-        _tiers(home, f"spark-{workers}", cluster, variables)
+        for number in range(repeats):
+            _tiers(home, f"spark-{workers}.{number}", tiers, cluster, variables)
     finally:
         cluster.stop()
 
@@ -90,19 +95,20 @@ def _asked(variables: dict[str, str]) -> float:
     return time.perf_counter() - began
 
 
-def _tiers(home: Path, name: str, cluster: Cluster | None, variables: dict[str, str]) -> None:
-    for tier in TIERS:
+def _tiers(home: Path, name: str, tiers: Sequence[str], cluster: Cluster | None, variables: dict[str, str]) -> None:
+    for tier in tiers:
         engine = "polars" if cluster is None else "spark"
         words = ["-m", "benchmarks.tier", tier, f"{home}/{name}/lake", f"{home}/landing", engine]
         words = [sys.executable, *words]
         variables = {**variables, "TEETOTAL_KEYRING": str(_keyring(home))}
         began = time.perf_counter()
         with subprocess.Popen(words, cwd=ROOT, env=environment(**variables), stdout=subprocess.PIPE) as process:
-            with _watched([process.pid, *([] if cluster is None else cluster.pids)]) as peak:
+            with _watched([process.pid, *([] if cluster is None else cluster.pids)]) as use:
                 told, _ = process.communicate()
             if process.returncode:
                 raise SystemExit(f"{tier} failed on {name}")
-        print(_ROW.format(name, tier, time.perf_counter() - began, int(told) / 1e6, peak[0] / 1e6), flush=True)
+        wall, load = time.perf_counter() - began, os.getloadavg()[0]
+        print(_ROW.format(name, tier, wall, use.cpu_s, int(told) / 1e6, use.peak_bytes / 1e6, load), flush=True)
 
 
 def _keyring(home: Path) -> Path:
@@ -115,26 +121,48 @@ def _keyring(home: Path) -> Path:
     return keyring.path
 
 
+@dataclass
+class _Use:
+    """What processes and all that they start have used: the most memory at one time, and CPU since then."""
+
+    peak_bytes: int = 0
+    first_s: dict[int, float] = field(default_factory=dict)
+    last_s: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds; they say more than the clock does on a machine that others use too."""
+        return sum(self.last_s.values()) - sum(self.first_s.values())
+
+    def look(self, pids: list[int], *, is_first: bool) -> None:
+        """Add up memory, and note the CPU time of each process as far as it has come."""
+        total = 0
+        for pid in pids:
+            with suppress(psutil.NoSuchProcess):
+                for one in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+                    with suppress(psutil.NoSuchProcess):
+                        used = one.cpu_times()
+                        self.last_s[one.pid] = used.user + used.system
+                        total += one.memory_info().rss
+        if is_first:
+            self.first_s = dict(self.last_s)
+        self.peak_bytes = max(self.peak_bytes, total)
+
+
 @contextmanager
-def _watched(pids: list[int]) -> Iterator[list[int]]:
-    """The most memory that processes and all that they start held together, looked at five times a second."""
-    peak, is_over = [0], threading.Event()
+def _watched(pids: list[int]) -> Iterator[_Use]:
+    """Look at processes five times a second."""
+    use, is_over = _Use(), threading.Event()
+    use.look(pids, is_first=True)
 
     def watch() -> None:
         while not is_over.wait(0.2):
-            total = 0
-            for pid in pids:
-                try:
-                    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-                    total += sum(one.memory_info().rss for one in family)
-                except psutil.NoSuchProcess:
-                    continue
-            peak[0] = max(peak[0], total)
+            use.look(pids, is_first=False)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield peak
+        yield use
     finally:
         is_over.set()
         watcher.join()
