@@ -26,6 +26,7 @@ _OF_THE_DRIVER = {
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
 }
 _ENVIRONMENT = "environment"
+_ANY_PYTHON = "python3"
 _GUARD = threading.Lock()
 
 
@@ -57,8 +58,11 @@ class Cluster:
         except ModuleNotFoundError:
             raise ContractBroken("pyspark is not installed", "install teetotal[spark]; Spark needs Java 17") from None
         with _GUARD:  # small runs are made side by side, and all of them ask
-            active = SparkSession.getActiveSession()
-            return active if active is not None else self._started(SparkSession.builder)
+            session = SparkSession.getActiveSession() or self._started(SparkSession.builder)
+            if not _is_client(session) and session.sparkContext.pythonExec == _ANY_PYTHON:
+                # Whatever lies first on an executor's path would be no match for ours.
+                session.sparkContext.pythonExec = self._python or sys.executable
+            return session
 
     def _started(self, builder: Any) -> SparkSession:
         shuffle = {"spark.sql.shuffle.partitions": str(self.shuffle_partitions)}
@@ -77,13 +81,21 @@ class Cluster:
                 f"no Spark at {self.url or 'this machine'}: {type(error).__name__}",
                 "check TEETOTAL_SPARK, that the cluster is up, and that Java 17 is installed (docs/operations.md)",
             ) from error
-        inside = f"./{_ENVIRONMENT}/bin/python" if self.archive is not None else None
-        python = self.python or inside
-        if not self.is_connect:
-            session.sparkContext.pythonExec = python or sys.executable
-        elif python is not None:
+        if not self.is_connect and self._python is not None:
+            session.sparkContext.pythonExec = self._python
+        elif self._python is not None:
             # A server gives each client's Python a folder of its own: what the client sends is unpacked there.
             if self.archive is not None:
                 session.addArtifacts(f"{self.archive}#{_ENVIRONMENT}", archive=True)
-            session.conf.set("spark.sql.execution.pyspark.python", python)
+            session.conf.set("spark.sql.execution.pyspark.python", self._python)
         return session
+
+    @property
+    def _python(self) -> str | None:
+        inside = f"./{_ENVIRONMENT}/bin/python" if self.archive is not None else None
+        return self.python or inside
+
+
+def _is_client(session: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect, which has no driver in this process."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
