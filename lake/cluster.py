@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from lake.errors import ContractBroken, SourceUnavailable
 
@@ -27,15 +29,17 @@ _OF_THE_DRIVER = {
 }
 _ENVIRONMENT = "environment"
 _ANY_PYTHON = "python3"
+_PORTS = {"spark": 7077, "sc": 15002}
+_KNOCK_S = 5.0
 _GUARD = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """One Spark, by its address; `conf` goes to Spark as it is, and may hold secrets: it is never shown."""
+    """One Spark, by its address; address and `conf` go to Spark as they are, and may hold secrets: neither is shown."""
 
     # local[*], spark://host:port or sc://host:port; none: whatever Spark's own settings say, else this machine.
-    url: str | None = None
+    url: str | None = field(default=None, repr=False)
     executor_memory: str | None = None
     shuffle_partitions: int = 8
     # A packed Python environment that Spark unpacks on every executor.
@@ -64,7 +68,26 @@ class Cluster:
                 session.sparkContext.pythonExec = self._python or sys.executable
             return session
 
+    def _knock(self) -> None:
+        """Find out at once that nobody is there: Spark's own clients go on trying for minutes."""
+        where = urlsplit(self.url or "")
+        # Several masters stand with commas between; which of them leads, only Spark can tell.
+        if where.scheme not in _PORTS or "," in where.netloc:
+            return
+        try:
+            with socket.create_connection((where.hostname or "", where.port or _PORTS[where.scheme]), _KNOCK_S):
+                return
+        except (OSError, ValueError) as error:
+            raise self._absent(error) from error
+
+    def _absent(self, error: Exception) -> SourceUnavailable:
+        return SourceUnavailable(
+            f"no Spark at {(self.url or 'this machine').partition(';')[0]}: {type(error).__name__}",
+            "check TEETOTAL_SPARK, that the cluster is up, and that Java 17 is installed (docs/operations.md)",
+        )
+
     def _started(self, builder: Any) -> SparkSession:
+        self._knock()
         shuffle = {"spark.sql.shuffle.partitions": str(self.shuffle_partitions)}
         asked = {**_OF_THE_SESSION, **shuffle}
         if not self.is_connect:
@@ -76,11 +99,8 @@ class Cluster:
             builder = builder.remote(self.url) if self.is_connect else builder.master(self.url)
         try:
             session: SparkSession = builder.getOrCreate()
-        except Exception as error:
-            raise SourceUnavailable(
-                f"no Spark at {self.url or 'this machine'}: {type(error).__name__}",
-                "check TEETOTAL_SPARK, that the cluster is up, and that Java 17 is installed (docs/operations.md)",
-            ) from error
+        except Exception as error:  # Java, sockets and gRPC each fail in a way of their own
+            raise self._absent(error) from error
         if not self.is_connect and self._python is not None:
             session.sparkContext.pythonExec = self._python
         elif self._python is not None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.standalone import ROOT, free_port
 from lake.errors import ContractBroken
 from pipelines.settings import settings
 
@@ -51,6 +54,19 @@ def test_what_is_handed_on_to_spark_is_not_shown() -> None:
     assert cluster.conf == {"spark.hadoop.fs.s3a.secret.key": "hush", "spark.executor.cores": "2"}
     assert cluster.executor_memory == "3g"
     assert "hush" not in repr(cluster)
+    assert "hush" not in repr(settings(environment={"TEETOTAL_SPARK": "sc://a:1/;token=hush"}).spark)
+
+
+@pytest.mark.parametrize("url", ["sc://127.0.0.1:{port}/;token=hush", "spark://127.0.0.1:{port}"])
+def test_a_cluster_that_is_not_there_is_told_of_at_once(url: str) -> None:
+    url = url.format(port=free_port())
+    script = f"from lake.cluster import Cluster; Cluster(url={url!r}).session()"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)  # noqa: PLW1510
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert "SourceUnavailable: no Spark at" in last
+    assert "check TEETOTAL_SPARK" in last
+    assert "hush" not in last
 
 
 def test_an_executor_is_told_addresses_and_no_secret(tmp_path: Path) -> None:
