@@ -6,6 +6,7 @@ import asyncio
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from assets.landing_tasks import land_on
 from bronze import land, runs, source_files
 from lake.attestation_keys import NO_KEYS
 from lake.errors import SourceUnavailable
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from bronze.limits import Limits
     from bronze.read_file import Progress
     from lake.attestation_keys import AttestationKeys
+    from lake.executors import Executors
     from lake.landing_zone import LandingZone
     from lake.snapshot import Written
     from lake.store import Lake
@@ -48,22 +50,26 @@ def materialise(
     limits: Limits,
     progress: Progress = lambda *_: None,
     keys: AttestationKeys = NO_KEYS,
+    executors: Executors | None = None,
 ) -> list[Written]:
     """Land a run; `bronze.runs` is written last, so that an interrupted run is never taken for a fresh one."""
     mark = seen(zone, run_id, keys)
     with ExitStack() as exits:
         stages = {table.name: exits.enter_context(lake.stage(table, run_id)) for table in land.STAGED}
-        landed = asyncio.run(
-            land.land_run(
-                run_id,
-                zone.manifest(run_id),
-                zone.files(run_id),
-                sinks=stages,
-                limits=limits,
-                progress=progress,
-                keys=keys,
+        if executors is None:
+            landed = asyncio.run(
+                land.land_run(
+                    run_id,
+                    zone.manifest(run_id),
+                    zone.files(run_id),
+                    sinks=stages,
+                    limits=limits,
+                    progress=progress,
+                    keys=keys,
+                )
             )
-        )
+        else:
+            landed = land_on(executors, zone, run_id, stages, limits, progress, keys)
         if seen(zone, run_id, keys) != mark:
             raise SourceUnavailable(f"run {run_id} changed while it was read", "run it again when it is at rest")
         written = [lake.commit(stage, landed.made_from) for stage in stages.values()]

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from assets import freshness
 from assets.chunking import chunks
+from assets.table_tasks import hand_out
 from gold import (
     attested_runs,
     energy_overhead,
@@ -33,15 +34,19 @@ from gold import (
     toll_breakdown,
     trace_summary,
 )
+from lake.engines import PolarsEngine
 from silver import clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from assets.table_tasks import TableOrder
     from gold.pairs import Pair
     from lake.engines import Engine
+    from lake.executors import Site
     from lake.frames import Frame
     from lake.snapshot import Written
+    from lake.staging import Staged
     from lake.store import Lake
     from lake.tables import Table
 
@@ -85,42 +90,91 @@ def fresh(lake: Lake, run_ids: Iterable[str]) -> set[str]:
 
 def materialise(lake: Lake, run_id: str, engine: Engine) -> list[Written]:
     """Measure one run; every table is replaced whole."""
-    return _Measuring(lake, run_id, engine).materialise()
+    if engine.executors is None:
+        return Measuring(lake, run_id, engine).materialise()
+    local = Measuring(lake, run_id, PolarsEngine())
+    slices = [(run_id, one) for one in local.slices()]
+    # Of each slice only sums come back; with them every table can be made, all at once.
+    found = engine.executors.each(measure_slice, slices)
+    sums = {name: pa.concat_tables([part[name] for part in found]) for name in found[0]}
+    return hand_out(
+        engine.executors, lake, run_id, make_table, [[(table, [()]) for table in RUN_TABLES]], local.made_from, sums
+    )
 
 
-class _Measuring:
+def measure_slice(site: Site, order: tuple[str, Slice]) -> dict[str, pa.Table]:
+    """The sums of one slice of a run, on an executor."""
+    run_id, one = order
+    return Measuring(site.lake, run_id, PolarsEngine()).sums_of(one)
+
+
+def make_table(site: Site, order: TableOrder) -> list[Staged]:
+    """One gold table of a run, on an executor: the same plan, run by Polars."""
+    (table,) = (table for table in RUN_TABLES if table.name == order.table)
+    measuring = Measuring(site.lake, order.run_id, PolarsEngine())
+    with site.lake.annex(table, order.run_id, order.spool) as annex:
+        site.lake.add(annex, measuring.rows(table, {} if order.rows is None else {table.name: order.rows}))
+        return annex.units
+
+
+class Measuring:
     """One run on its way from silver to gold."""
 
     def __init__(self, lake: Lake, run_id: str, engine: Engine) -> None:
         self._lake = lake
         self._run_id = run_id
         self._engine = engine
-        self._made_from = made_from(lake.snapshot(runs.TABLE).mark(run_id))
+        self.made_from = made_from(lake.snapshot(runs.TABLE).mark(run_id))
+        self._spanned = self._read(spans.TABLE)
+        self._stepped = self._wrapped(self._read(steps.TABLE))
 
     def materialise(self) -> list[Written]:
-        spanned, stepped = self._read(spans.TABLE), self._at_hand(steps.TABLE)
-        ranks = stepped.select("run_id", "rank").unique()
-        seeing = self._wrapped(spanned.filter(nw.col("is_gpu")).select("run_id", "rank").unique())
-        slices = list(self._slices(spanned))
-        unions = self._sliced(slices, trace_summary.united)
-        charges = self._sliced(slices, lambda rows, low, high: time_breakdown.charged(rows, stepped, low, high))
-        sampled = self._read(device_samples.TABLE)
-        crossed, together = self._read(crossings.TABLE), self._read(collectives.TABLE)
-        measured = (
-            (trace_summary.TABLE, trace_summary.measure(unions, spanned, ranks)),
-            (time_breakdown.TABLE, time_breakdown.measure(charges, stepped, seeing)),
-            (kernel_breakdown.TABLE, kernel_breakdown.measure(spanned)),
-            (launches.TABLE, launches.measure(spanned)),
-            (operation_costs.TABLE, operation_costs.measure(spanned)),
-            (stragglers.TABLE, stragglers.measure(together, self._read(clock_offsets.TABLE))),
-            (sealing_coverage.TABLE, sealing_coverage.measure(crossed, self._read(nonce_budgets.TABLE))),
-            (step_energy.TABLE, step_energy.measure(sampled, stepped, self._read(throughput.TABLE))),
-            (attested_runs.TABLE, attested_runs.measure(self._read(runs.TABLE))),
-        )
-        return [
-            self._lake.replace(table, self._run_id, self._engine.rows(frame), self._made_from)
-            for table, frame in measured
-        ]
+        """Every table in this process, slice by slice where intervals are merged."""
+        found = [self.sums_of(one) for one in self.slices()]
+        sums = {name: pa.concat_tables([part[name] for part in found]) for name in found[0]}
+        return [self._lake.replace(table, self._run_id, self.rows(table, sums), self.made_from) for table in RUN_TABLES]
+
+    def rows(self, table: Table, sums: dict[str, pa.Table]) -> pa.Table:
+        """One table; `sums` are those of all slices, by the table that they are for."""
+        read, spanned, stepped = self._read, self._spanned, self._stepped
+        plans: dict[str, Callable[[], Frame]] = {
+            trace_summary.TABLE.name: lambda: trace_summary.measure(
+                summed(), spanned, stepped.select("run_id", "rank").unique()
+            ),
+            time_breakdown.TABLE.name: lambda: time_breakdown.measure(summed(), stepped, seeing()),
+            kernel_breakdown.TABLE.name: lambda: kernel_breakdown.measure(spanned),
+            launches.TABLE.name: lambda: launches.measure(spanned),
+            operation_costs.TABLE.name: lambda: operation_costs.measure(spanned),
+            stragglers.TABLE.name: lambda: stragglers.measure(read(collectives.TABLE), read(clock_offsets.TABLE)),
+            sealing_coverage.TABLE.name: lambda: sealing_coverage.measure(
+                read(crossings.TABLE), read(nonce_budgets.TABLE)
+            ),
+            step_energy.TABLE.name: lambda: step_energy.measure(
+                read(device_samples.TABLE), stepped, read(throughput.TABLE)
+            ),
+            attested_runs.TABLE.name: lambda: attested_runs.measure(read(runs.TABLE)),
+        }
+
+        def summed() -> Frame:
+            return self._engine.wrap(sums[table.name])
+
+        def seeing() -> Frame:
+            return self._wrapped(spanned.filter(nw.col("is_gpu")).select("run_id", "rank").unique())
+
+        return self._engine.rows(plans[table.name]())
+
+    def slices(self) -> list[Slice]:
+        """Ranks and stretches of time, none of which holds too many spans; one of nothing where there are none."""
+        return list(self._slices(self._spanned)) or [((), 0, END_OF_TIME)]
+
+    def sums_of(self, one: Slice) -> dict[str, pa.Table]:
+        """What is added up over slices, by the table that it is for."""
+        ranks, low, high = one
+        mine = self._spanned.filter(nw.col("rank").is_in(ranks))
+        return {
+            trace_summary.TABLE.name: self._engine.rows(trace_summary.united(mine, low, high)),
+            time_breakdown.TABLE.name: self._engine.rows(time_breakdown.charged(mine, self._stepped, low, high)),
+        }
 
     def _slices(self, spanned: Frame) -> Iterator[Slice]:
         """Take small ranks together, and cut the time of large ones so that about equally many spans start in each."""
@@ -134,20 +188,8 @@ class _Measuring:
                 cuts = [int(order[len(order) * part // chunk.parts]) for part in range(1, chunk.parts)]
                 yield from ((chunk.ranks, low, high) for low, high in pairwise([0, *cuts, END_OF_TIME]) if low < high)
 
-    def _sliced(self, slices: list[Slice], measure: Callable[[Frame, int, int], Frame]) -> Frame:
-        """Run a measure on every slice, one after another, and put what comes out together."""
-        spanned = self._read(spans.TABLE)
-        found = [
-            self._engine.rows(measure(spanned.filter(nw.col("rank").is_in(ranks)), low, high))
-            for ranks, low, high in slices or [((), 0, END_OF_TIME)]
-        ]
-        return self._engine.wrap(pa.concat_tables(found))
-
     def _read(self, table: Table) -> Frame:
         return self._engine.read(self._lake, table, [self._run_id])
-
-    def _at_hand(self, table: Table) -> Frame:
-        return self._wrapped(self._read(table))
 
     def _wrapped(self, frame: Frame) -> Frame:
         """Rows computed once and kept."""

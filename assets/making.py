@@ -110,7 +110,13 @@ def _written(workplace: Workplace, tier: str, run_id: str, engines: Callable[[],
     if tier == "bronze":
         with workplace.onlooker.files(run_id, workplace.zone.files(run_id)) as progress:
             return bronze.materialise(
-                workplace.lake, workplace.zone, run_id, workplace.limits, progress, workplace.keys
+                workplace.lake,
+                workplace.zone,
+                run_id,
+                workplace.limits,
+                progress,
+                workplace.keys,
+                engines().executors,
             )
     if workplace.lake.snapshot(landed.TABLE).mark(run_id) is None:
         raise EvidenceRejected(f"run {run_id} has not landed in the lake", "make its bronze tables first")

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from assets import freshness
 from assets.chunking import chunks, part_of
+from assets.table_tasks import hand_out
 from bronze import attestations as tokens
 from bronze import (
     collective_records,
@@ -25,6 +26,7 @@ from bronze import (
 from bronze import device_samples as readings
 from bronze import runs as claimed
 from bronze.ahead import ahead
+from lake.engines import PolarsEngine
 from lake.errors import ContractBroken
 from lake.frames import Frame
 from lake.shares import Shares
@@ -48,12 +50,14 @@ from silver.patterns import PATTERNS
 from silver.policy import POLICY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from assets.chunking import Chunk
+    from assets.table_tasks import TableOrder
     from lake.engines import Engine
+    from lake.executors import Site
     from lake.snapshot import Written
-    from lake.staging import Stage
+    from lake.staging import Stage, Staged
     from lake.store import Lake
     from lake.tables import Table
 
@@ -95,12 +99,36 @@ def fresh(lake: Lake, run_ids: Iterable[str]) -> set[str]:
     return freshness.fresh(lake, claimed.TABLE, TABLES, made_from, run_ids)
 
 
+# What can be made at the same time, and what only after it: executors find what came before in the lake.
+WAVES = (
+    (clock_offsets.TABLE, rejects.TABLE, throughput.TABLE),
+    (steps.TABLE,),
+    (spans.TABLE, attestations.TABLE, device_samples.TABLE),
+    (rule_counts.TABLE, collectives.TABLE),
+    (crossings.TABLE,),
+    (nonce_budgets.TABLE,),
+    (runs.TABLE,),
+)
+_LARGE = (spans.TABLE, crossings.TABLE)
+
+
 def materialise(lake: Lake, run_id: str, engine: Engine) -> list[Written]:
     """Conform a run; every table is replaced whole, `silver.runs` last."""
-    return _Conforming(lake, run_id, engine).materialise()
+    if engine.executors is None:
+        return Conforming(lake, run_id, engine).materialise()
+    local = Conforming(lake, run_id, PolarsEngine())
+    return hand_out(engine.executors, lake, run_id, make_portion, local.waves(), local.made_from)
 
 
-class _Conforming:
+def make_portion(site: Site, order: TableOrder) -> list[Staged]:
+    """One table of a run, or some chunks of it, on an executor: the same plans, run by Polars."""
+    conforming = Conforming(site.lake, order.run_id, PolarsEngine())
+    with site.lake.annex(_TABLES[order.table], order.run_id, order.spool) as annex:
+        conforming.fill(annex, order.chunks)
+        return annex.units
+
+
+class Conforming:
     """One run on its way from bronze to silver."""
 
     def __init__(self, lake: Lake, run_id: str, engine: Engine) -> None:
@@ -108,65 +136,88 @@ class _Conforming:
         self._lake = lake
         self._run_id = run_id
         self._engine = engine
-        self._made_from = made_from(lake.snapshot(claimed.TABLE).mark(run_id))
+        self.made_from = made_from(lake.snapshot(claimed.TABLE).mark(run_id))
         self._runs = self._at_hand(claimed.TABLE)
         self._sources = self._at_hand(source_files.TABLE)
         self._traces = self._read(trace_events.TABLE)
         self._events_by_rank, has_nsys = self._counted()
         self._nsys = recorded.adapted(self._read(nsys_events.TABLE), self._sources) if has_nsys else None
         self._events = self._beside(recorded.plain(self._traces), self._nsys)
+        self._chunks = list(chunks(self._events_by_rank, CHUNK_EVENTS))
+        self._made: dict[str, Frame] = {}
 
     def materialise(self) -> list[Written]:
-        events, sources, run = self._events, self._sources, self._runs
-        offsets, wrote_offsets = self._small(clock_offsets.TABLE, clock_offsets.conform(self._traces, sources))
-        stepped, wrote_steps = self._small(steps.TABLE, steps.conform(events, sources, run, offsets))
-        refused, wrote_rejects = self._small(
-            rejects.TABLE, rejects.conform(events, sources, self._read(unreadable.TABLE))
-        )
-        plan = list(chunks(self._events_by_rank, CHUNK_EVENTS))
-        with self._lake.stage(spans.TABLE, self._run_id) as stage:
-            shares = self._shares(plan, stage)
-            frames = (spans.conform(share, sources, run, stepped, offsets) for share in shares)
-            wrote_spans = self._filled(stage, frames)
-        intervals = self._read(spans.TABLE)
-        counted = rule_counts.conform(events, sources, run, intervals, stepped, refused)
-        counts = self._engine.rows(counted)
-        self._lose_nothing(counts)
-        together, wrote_collectives = self._small(collectives.TABLE, collectives.conform(intervals, self._traces, run))
-        whole = {chunk.ranks: chunk for chunk in plan}.values()
-        wrote_crossings = self._large(
-            crossings.TABLE,
-            (crossings.conform(chunk.of(intervals), chunk.of(together), run) for chunk in whole),
-        )
-        crossed = self._read(crossings.TABLE)
-        _, wrote_budgets = self._small(nonce_budgets.TABLE, nonce_budgets.conform(crossed))
-        wrote_counts = self._replace(rule_counts.TABLE, counts)
-        logged, wrote_throughput = self._small(
-            throughput.TABLE, throughput.conform(self._read(training_log.TABLE), sources, run)
-        )
-        attested, wrote_attestations = self._small(
-            attestations.TABLE, attestations.conform(self._read(tokens.TABLE), stepped, logged)
-        )
-        samples, records = self._read(readings.TABLE), self._read(collective_records.TABLE)
-        _, wrote_samples = self._small(device_samples.TABLE, device_samples.conform(samples, run, stepped, logged))
-        evidence = cc_evidence.found(samples, records, attested, run)
-        _, wrote_runs = self._small(runs.TABLE, runs.conform(run, intervals, stepped, crossed, logged, evidence))
-        return [
-            wrote_offsets,
-            wrote_steps,
-            wrote_spans,
-            wrote_collectives,
-            wrote_crossings,
-            wrote_budgets,
-            wrote_rejects,
-            wrote_counts,
-            wrote_throughput,
-            wrote_attestations,
-            wrote_samples,
-            wrote_runs,
-        ]
+        """Every table in this process, the large ones chunk by chunk, the small ones kept at hand for what follows."""
+        written = {}
+        for table in (table for wave in WAVES for table in wave):
+            with self._lake.stage(table, self._run_id) as stage:
+                self.fill(stage, self._chunks if table in _LARGE else [])
+                written[table.name] = self._lake.commit(stage, self.made_from)
+        return [written[table.name] for table in TABLES]
 
-    def _shares(self, plan: list[Chunk], stage: Stage) -> Iterator[Frame]:
+    def waves(self) -> list[list[tuple[Table, list[tuple[Chunk, ...]]]]]:
+        """What executors are told to make: large tables by their ranks, so that a rank is read once, others whole."""
+        by_ranks: dict[tuple[int, ...], list[Chunk]] = {}
+        for chunk in self._chunks:
+            by_ranks.setdefault(chunk.ranks, []).append(chunk)
+        portions = [tuple(group) for group in by_ranks.values()]
+        return [[(table, portions if table in _LARGE else [()]) for table in wave] for wave in WAVES]
+
+    def fill(self, stage: Stage, plan: Sequence[Chunk]) -> None:
+        """Put a table's rows on a stage: the given chunks of a large one, a small one whole."""
+        if stage.table == spans.TABLE:
+            known = (self._sources, self._runs, self._small(steps.TABLE), self._small(clock_offsets.TABLE))
+            self._filled(stage, (spans.conform(share, *known) for share in self._shares(plan, stage)))
+        elif stage.table == crossings.TABLE:
+            intervals, together = self._read(spans.TABLE), self._small(collectives.TABLE)
+            whole = {chunk.ranks: chunk for chunk in plan}.values()
+            self._filled(
+                stage, (crossings.conform(chunk.of(intervals), chunk.of(together), self._runs) for chunk in whole)
+            )
+        else:
+            rows = self._engine.rows(self._plan(stage.table))
+            if stage.table == rule_counts.TABLE:
+                self._lose_nothing(rows)
+            self._made[stage.table.name] = self._engine.wrap(rows)
+            self._lake.add(stage, rows)
+
+    def _plan(self, table: Table) -> Frame:
+        """How a small table follows from what came before it."""
+        read, small, run = self._read, self._small, self._runs
+        plans: dict[str, Callable[[], Frame]] = {
+            clock_offsets.TABLE.name: lambda: clock_offsets.conform(self._traces, self._sources),
+            steps.TABLE.name: lambda: steps.conform(self._events, self._sources, run, small(clock_offsets.TABLE)),
+            rejects.TABLE.name: lambda: rejects.conform(self._events, self._sources, read(unreadable.TABLE)),
+            rule_counts.TABLE.name: lambda: rule_counts.conform(
+                self._events, self._sources, run, read(spans.TABLE), small(steps.TABLE), small(rejects.TABLE)
+            ),
+            collectives.TABLE.name: lambda: collectives.conform(read(spans.TABLE), self._traces, run),
+            nonce_budgets.TABLE.name: lambda: nonce_budgets.conform(read(crossings.TABLE)),
+            throughput.TABLE.name: lambda: throughput.conform(read(training_log.TABLE), self._sources, run),
+            attestations.TABLE.name: lambda: attestations.conform(
+                read(tokens.TABLE), small(steps.TABLE), small(throughput.TABLE)
+            ),
+            device_samples.TABLE.name: lambda: device_samples.conform(
+                read(readings.TABLE), run, small(steps.TABLE), small(throughput.TABLE)
+            ),
+            runs.TABLE.name: lambda: runs.conform(
+                run, read(spans.TABLE), small(steps.TABLE), read(crossings.TABLE), small(throughput.TABLE), evidence()
+            ),
+        }
+
+        def evidence() -> Frame:
+            records = read(collective_records.TABLE)
+            return cc_evidence.found(read(readings.TABLE), records, small(attestations.TABLE), run)
+
+        return plans[table.name]()
+
+    def _small(self, table: Table) -> Frame:
+        """A small table that was made before: at hand where this process made it, else from the lake."""
+        if table.name not in self._made:
+            self._made[table.name] = self._at_hand(table)
+        return self._made[table.name]
+
+    def _shares(self, plan: Sequence[Chunk], stage: Stage) -> Iterator[Frame]:
         """The events of each chunk; a rank in parts is read once and shared out on disk, not read once a part."""
         for chunk in plan:
             if chunk.parts == 1:
@@ -227,20 +278,10 @@ class _Conforming:
         """A small table, read once."""
         return self._engine.wrap(self._engine.rows(self._read(table)))
 
-    def _small(self, table: Table, frame: Frame) -> tuple[Frame, Written]:
-        """Run a plan whose rows are few, write them, and keep them at hand for what follows."""
-        rows = self._engine.rows(frame)
-        return self._engine.wrap(rows), self._replace(table, rows)
-
-    def _replace(self, table: Table, rows: pa.Table) -> Written:
-        return self._lake.replace(table, self._run_id, rows, self._made_from)
-
-    def _large(self, table: Table, frames: Iterable[Frame]) -> Written:
-        with self._lake.stage(table, self._run_id) as stage:
-            return self._filled(stage, frames)
-
-    def _filled(self, stage: Stage, frames: Iterable[Frame]) -> Written:
-        """Run plans one after another, the next while the last is written, and commit them together."""
+    def _filled(self, stage: Stage, frames: Iterable[Frame]) -> None:
+        """Run plans one after another, the next while the last is written."""
         for rows in ahead((self._engine.rows(frame) for frame in frames), most=1):
             self._lake.add(stage, rows)
-        return self._lake.commit(stage, self._made_from)
+
+
+_TABLES = {table.name: table for table in TABLES}

@@ -77,7 +77,7 @@ class _Launch:
     def __init__(self, context: dg.AssetExecutionContext, config: Making, workplace: Workplace) -> None:
         self._context = context
         self._workplace = workplace
-        self._make = partial(make, workplace, engines=partial(engine, config.engine), full=config.full)
+        self._make = partial(make, workplace, engines=partial(engine, config.engine, workplace.spark), full=config.full)
         self._telling = events.Telling(context.instance, workplace.lake, TABLES, engine=config.engine)
         wanted = set(tables_of(context.selected_asset_keys, TABLES))
         self._tiers = [tier for tier, tables in TIERS.items() if not wanted.isdisjoint(tables)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lake.attestation_keys import NO_KEYS
+from lake.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,3 +47,4 @@ class Workplace:
     docs: Path | None = None
     keys: AttestationKeys = NO_KEYS
     onlooker: Onlooker = field(default_factory=Onlooker)
+    spark: Cluster = field(default_factory=Cluster)

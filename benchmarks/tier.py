@@ -22,14 +22,14 @@ def main(*words: str) -> None:
     lake, zone = Lake(places.lake, places.keyring), LandingZone(places.landing)
     run_ids, _ = zone.run_ids()
     run_id = os.environ.get("BENCHMARK_RUN") or run_ids[0]
-    chosen = os.environ.get("BENCHMARK_ENGINE", "polars")
+    runner = engine(os.environ.get("BENCHMARK_ENGINE", "polars"), places.spark)
     before = moved_bytes()
     if "bronze" in tiers:
-        bronze.materialise(lake, zone, run_id, places.limits)
+        bronze.materialise(lake, zone, run_id, places.limits, executors=runner.executors)
     if "silver" in tiers:
-        silver.materialise(lake, run_id, engine(chosen))
+        silver.materialise(lake, run_id, runner)
     if "gold" in tiers:
-        gold.materialise(lake, run_id, engine(chosen))
+        gold.materialise(lake, run_id, runner)
     moved = {name: value - before[name] for name, value in moved_bytes().items()}
     answers = {}
     if "gold" in tiers:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 _OPEN = re.compile(r'"traceEvents": \[')
 _NUMBERS = re.compile(r'("ts": |"correlation": |"External id": |"id": |ProfilerStep#)(\d+)')
 _TIMES = re.compile(r'"ts": (\d+)(?:\.\d+)?(?:, "dur": (\d+))?')
+_RANK = re.compile(r'("rank": )\d+(, "world_size": )\d+')
+_BASE = re.compile(r'"baseTimeNanoseconds": (\d+)')
 _ID_STRIDE = 1_000_000
 _STEP_STRIDE = 1_000
 
@@ -23,13 +25,7 @@ def events_in(text: str) -> int:
 
 def enlarge(recording: Path, target: Path, events: int) -> tuple[int, int]:
     """Write at least so many events, made from a recording; give the number of events and of plain bytes."""
-    with gzip.open(recording, "rt", encoding="utf-8") as file:
-        text = file.read()
-    opening = _OPEN.search(text)
-    if opening is None:
-        raise SystemExit(f"{recording} has no traceEvents array in Kineto's own layout")
-    start, end = opening.end(), text.rindex("\n  ]")
-    head, body, tail = text[:start], text[start:end], text[end:]
+    head, body, tail = _parted(recording)
     each = events_in(body)
     copies = -(-events // each)
     times = [(int(ts), int(dur or 0)) for ts, dur in _TIMES.findall(body)]
@@ -39,6 +35,37 @@ def enlarge(recording: Path, target: Path, events: int) -> tuple[int, int]:
         for part in (head, *(_shifted(body, copy, period) for copy in range(copies)), tail):
             size += file.write(part)
     return each * copies, size
+
+
+def many_ranks(recording: Path, folder: Path, ranks: int, events: int) -> tuple[int, int]:
+    """Write a trace a rank, each of at least so many real events and a microsecond after the last.
+
+    Only the head of a file differs from rank to rank: its rank, the size of its world and its base time.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    whole = folder / "whole.json.gz"
+    count, size = enlarge(recording, whole, events)
+    head, body, tail = _parted(whole)
+    whole.unlink()
+    for rank in range(ranks):
+        told = _RANK.sub(rf"\g<1>{rank}\g<2>{ranks}", head)
+        for found in _BASE.findall(told):
+            told = told.replace(found, str(int(found) + rank * 1_000))
+        with gzip.open(folder / f"r{rank}.json.gz", "wt", encoding="utf-8", compresslevel=1) as file:
+            for part in (told, body, tail):
+                file.write(part)
+    return count * ranks, size * ranks
+
+
+def _parted(recording: Path) -> tuple[str, str, str]:
+    """What comes before a trace's events, the events, and what comes after."""
+    with gzip.open(recording, "rt", encoding="utf-8") as file:
+        text = file.read()
+    opening = _OPEN.search(text)
+    if opening is None:
+        raise SystemExit(f"{recording} has no traceEvents array in Kineto's own layout")
+    start, end = opening.end(), text.rindex("\n  ]")
+    return text[:start], text[start:end], text[end:]
 
 
 def _shifted(body: str, copy: int, period: int) -> str:

@@ -88,7 +88,7 @@ async def land_run(
     keys: AttestationKeys = NO_KEYS,
 ) -> Landed:
     """Land all files of a run; a file that cannot be read is reported, and the others go on."""
-    claims = parse(manifest, f"{run_id}/{MANIFEST}")
+    parse(manifest, f"{run_id}/{MANIFEST}")  # a broken one is refused before anything is read
     desk = Desk(sinks, limits, progress, keys)
     budget = _Budget(limits.bytes_in_flight)
     claimed: set[str] = set()
@@ -114,7 +114,13 @@ async def land_run(
                 landing = [tasks.create_task(land(source)) for source in sources]
         except ExceptionGroup as group:
             raise group.exceptions[0] from None  # one reason is enough to say what to do
-    reports = settled([task.result() for task in landing])
+    return landed(run_id, manifest, [task.result() for task in landing], keys)
+
+
+def landed(run_id: str, manifest: bytes, reports: list[FileReport], keys: AttestationKeys = NO_KEYS) -> Landed:
+    """What a run has landed, once every file of it was read: what needs all files is decided, and units get names."""
+    claims = parse(manifest, f"{run_id}/{MANIFEST}")
+    reports = settled(reports)
     for report in reports:
         if report.events is not None:
             report.events.finish(rank=report.rank, source_sha256=report.sha256)

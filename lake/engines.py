@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lake.cluster import Cluster
+    from lake.executors import Executors
     from lake.frames import Frame
     from lake.store import Lake
     from lake.tables import Table
@@ -24,6 +26,8 @@ class Engine(Protocol):
     """One way to run a transform; which one makes no difference to what comes out."""
 
     name: str
+    # Other machines that a tier's work can be handed out to; none where all of it is done in this process.
+    executors: Executors | None
 
     def read(self, lake: Lake, table: Table, run_ids: Sequence[str]) -> Frame:
         """Some runs of a table."""
@@ -42,6 +46,7 @@ class PolarsEngine:
     """Polars, the default: quick on one machine."""
 
     name = "polars"
+    executors: Executors | None = None
 
     def read(self, lake: Lake, table: Table, run_ids: Sequence[str]) -> Frame:
         """A lazy scan of the table's files."""
@@ -67,6 +72,7 @@ class DuckDBEngine:
     """DuckDB, with a connection of its own: slower here, sparing with memory, and a second opinion."""
 
     name = "duckdb"
+    executors: Executors | None = None
 
     def __init__(self) -> None:
         self._connection = all_cores()
@@ -100,12 +106,12 @@ LOCAL_ENGINES = tuple(_LOCAL)
 ENGINES = (*LOCAL_ENGINES, "spark")
 
 
-def engine(name: str) -> Engine:
+def engine(name: str, cluster: Cluster | None = None) -> Engine:
     """The engine of that name; a wrong one is answered with the nearest right one."""
     if name == "spark":
         from lake.spark import SparkEngine
 
-        return SparkEngine()
+        return SparkEngine(cluster=cluster)
     if name not in _LOCAL:
         raise ContractBroken(f"there is no engine {name!r}", nearest(name, ENGINES))
     return _LOCAL[name]()

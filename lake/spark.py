@@ -1,4 +1,4 @@
-"""Spark, for runs that one machine cannot hold: the session is whatever Spark's own settings say, else this machine."""
+"""Spark, for runs that one machine cannot hold: it places and repeats our work, or runs a plan as its own SQL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
+from lake.cluster import Cluster
 from lake.errors import ContractBroken
+from lake.executors import Executors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,25 +20,18 @@ if TYPE_CHECKING:
     from lake.store import Lake
     from lake.tables import Table
 
-# Asked for where nobody has: quiet, and as many parts as a few cores can take.
-_DEFAULTS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "8",
-}
-
 
 class SparkEngine:
-    """Spark reads the table's files itself; rows come back as Arrow."""
+    """A tier is handed out to executors where they can reach the lake (docs/decisions/0014); frames are Spark's own."""
 
     name = "spark"
 
-    def __init__(self, session: SparkSession | None = None) -> None:
-        self._session = session or _session()
+    def __init__(self, session: SparkSession | None = None, cluster: Cluster | None = None) -> None:
+        chosen = cluster or Cluster()
+        self._session = session or chosen.session()
+        self.executors = None if chosen.reach is None else Executors(self._session, chosen.reach)
 
-    def read(self, lake: Lake, table: Table, run_ids: Sequence[str]) -> Frame:
+    def read(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> Frame:
         """A data frame over the table's files, with the kinds that are declared."""
         files = lake.files(table, run_ids)
         if not files:
@@ -60,16 +55,3 @@ class SparkEngine:
             raise ContractBroken(
                 f"spark could not compute this: {type(error).__name__}", "try another engine with --engine"
             ) from error
-
-
-def _session() -> SparkSession:
-    try:
-        from pyspark.sql import SparkSession
-    except ModuleNotFoundError:
-        raise ContractBroken("pyspark is not installed", "install teetotal[spark]; Spark needs Java 17") from None
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
-    builder: Any = SparkSession.builder
-    session: SparkSession = builder.appName("teetotal").config(map=_DEFAULTS).getOrCreate()
-    return session

@@ -43,11 +43,23 @@ class Staged:
     rows: int
     bytes: int
     stats: str
-    spooled: Path
+    spooled: Path | str
 
     def add_action(self) -> AddAction:
         """What the Delta log will say of it."""
         return AddAction(self.path, self.bytes, self.values, int(time.time() * 1000), True, self.stats)
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A data file that has all its rows and no name yet: the name may need what only all files of a run tell."""
+
+    sha256: str
+    rows: int
+    bytes: int
+    stats: str
+    # A path on the lake's own disk, or the key of an object that an executor has put into the store.
+    spooled: Path | str
 
 
 class Unit:
@@ -96,29 +108,22 @@ class Unit:
 
     def finish(self, **values: Any) -> None:
         """End the file and hand it to the stage; `values` are its partition values beside the run's."""
-        table = self._stage.table
-        inner = [name for name in table.partition_by if name != "run_id"]
-        if sorted(values) != sorted(inner):
-            raise ContractBroken(f"a unit of {table.full_name} needs {inner}, not {sorted(values)}")
-        for name in inner:
-            _check_value(table.column(name), values[name], table.full_name)
+        self._stage.take(self.close(), values)
+
+    def close(self) -> Closed | None:
+        """End the file; it has no name yet. None where it has no rows: there is no file then."""
         if self._writer is None:
-            return
+            return None
         with reaching(f"{self._spool} could not be written"):
             self._flush(self._writer)
             self._writer.close()
-        named = {"run_id": self._stage.run_id, **{name: slug(str(values[name]), name) for name in inner}}
-        folders = [f"{name}={named[name]}" for name in table.partition_by]
-        self._stage.keep(
-            Staged(
-                path="/".join((*folders, f"{self._digest.hexdigest()}.parquet")),
-                values=named,
+            return Closed(
+                sha256=self._digest.hexdigest(),
                 rows=self._rows,
                 bytes=self._spool.stat().st_size,
-                stats=_stats(self._spool, table),
-                spooled=self._spool,
+                stats=_stats(self._spool, self._stage.table),
+                spooled=self._stage.hand_over(self._spool),
             )
-        )
 
     def discard(self) -> None:
         """End the file and forget it."""
@@ -178,10 +183,36 @@ class Stage:
             self._opened += 1
             return Unit(self, self._spool / f"{self._opened}.parquet")
 
-    def keep(self, staged: Staged) -> None:
-        """Take a finished unit in."""
+    def hand_over(self, spool: Path) -> Path | str:
+        """Where a closed file waits to be settled."""
+        return spool
+
+    def take(self, closed: Closed | None, values: dict[str, Any]) -> None:
+        """Take a closed file in, under the name that its content and its partition give it."""
+        inner = [name for name in self.table.partition_by if name != "run_id"]
+        if sorted(values) != sorted(inner):
+            raise ContractBroken(f"a unit of {self.table.full_name} needs {inner}, not {sorted(values)}")
+        for name in inner:
+            _check_value(self.table.column(name), values[name], self.table.full_name)
+        if closed is None:
+            return
+        named = {"run_id": self.run_id, **{name: slug(str(values[name]), name) for name in inner}}
+        folders = [f"{name}={named[name]}" for name in self.table.partition_by]
+        self.keep(
+            Staged(
+                path="/".join((*folders, f"{closed.sha256}.parquet")),
+                values=named,
+                rows=closed.rows,
+                bytes=closed.bytes,
+                stats=closed.stats,
+                spooled=closed.spooled,
+            )
+        )
+
+    def keep(self, *staged: Staged) -> None:
+        """Take finished units in, also such as an executor has finished."""
         with self._guard:
-            self._units.append(staged)
+            self._units += staged
 
     @property
     def units(self) -> list[Staged]:
@@ -196,7 +227,11 @@ class Stage:
         if self._place.is_local:
             target = root.directory / unit.path
             target.parent.mkdir(parents=True, exist_ok=True)
-            unit.spooled.replace(target)
+            Path(unit.spooled).replace(target)
+        elif isinstance(unit.spooled, str):
+            import obstore
+
+            obstore.rename(root.store, unit.spooled, unit.path)
         else:
             import obstore
 

@@ -17,6 +17,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import RemoveAction
 
+from lake.annex import Annex
 from lake.contract import declared, matches, partitions
 from lake.datasets import dataset
 from lake.digest import combine
@@ -65,9 +66,11 @@ class Lake:
 
     def stage(self, table: Table, run_id: str) -> Stage:
         """Open a stage for one partition: units are written aside, nothing is visible until `commit`."""
-        run_id = slug(run_id)
-        sealed = partial(seal, table, run_id=run_id, keyring=self._keys(table)) if table.sealed else _as_it_is
-        return Stage(self.place, table, run_id, sealed)
+        return Stage(self.place, table, slug(run_id), self._sealer(table, slug(run_id)))
+
+    def annex(self, table: Table, run_id: str, spool: str) -> Annex:
+        """Open, on an executor, the annex of a stage that another process holds open."""
+        return Annex(self.place, table, slug(run_id), self._sealer(table, slug(run_id)), spool)
 
     def replace(self, table: Table, run_id: str, frame: Any, made_from: str, seen: str | None = None) -> Written:
         """Replace a run's partition by a frame (anything that speaks Arrow), sorted by the table's key."""
@@ -232,6 +235,9 @@ class Lake:
         return found
 
     # -- inside -------------------------------------------------------------------------------------------
+
+    def _sealer(self, table: Table, run_id: str) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        return partial(seal, table, run_id=run_id, keyring=self._keys(table)) if table.sealed else _as_it_is
 
     def _keys(self, table: Table) -> Keyring:
         if self._keyring is None:

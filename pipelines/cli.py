@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from pipelines.snapshot_commands import snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from rich.console import Console
 
@@ -197,6 +199,9 @@ def show_table(
 @click.option(
     "--timeout", type=click.FloatRange(min=0), default=60, show_default=True, help="Seconds to answer in; 0: no limit."
 )
+@click.option(
+    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="What answers."
+)
 @click.pass_obj
 def query_lake(
     chosen: Settings,
@@ -206,21 +211,32 @@ def query_lake(
     form: str,
     limit: int | None,
     timeout: float,
+    engine: str,
 ) -> None:
     """Ask all tables in SQL, for example `teetotal query 'SELECT run_id, regime FROM bronze.runs'`.
 
     SQL is one statement that reads, in DuckDB's dialect, or - for standard input. Values are bound, never pasted:
     `WHERE run_id = $run` with `--param run=ID`. Tables are bronze.x, silver.x and gold.x (`SHOW ALL TABLES`). Sealed
-    columns give tokens (`show --reveal` opens them). Files, settings and extensions are out of reach.
+    columns give tokens (`show --reveal` opens them). Files, settings and extensions are out of reach. With
+    `--engine spark` the dialect is Spark's, and values are named `:run`.
     """
     from pipelines import show
     from pipelines.query import parameters, query, text_of
 
     text = text_of(sql, None if file is None else Path(file), sys.stdin.buffer)
     most = (20 if form == "table" else None) if limit is None else limit or None
-    with query(_lake(chosen), text, parameters(given), timeout or None) as answer:
+    if engine == "spark":
+        from pipelines.spark_query import spark_query
+
+        asked: AbstractContextManager[Any] = spark_query(
+            _lake(chosen), chosen.spark, text, parameters(given), timeout or None
+        )
+    else:
+        asked = query(_lake(chosen), text, parameters(given), timeout or None)
+    with asked as answer:
         if form == "table":
-            show.draw(*answer.first(most), _console(), answer.sealed)
+            rows, total = answer.first(most)
+            show.draw(rows, total, _console(), answer.sealed)
         else:
             show.write(answer.rows(most), form, sys.stdout.buffer)
 
@@ -330,7 +346,8 @@ def _run(
     from pipelines.progress import Watcher
     from pipelines.run import run as run_all
 
-    outcomes = run_all(chosen, Watcher(), run_ids, engine=engine, full=full, check=check)
+    tell = partial(click.echo, err=True)
+    outcomes = run_all(chosen, Watcher(), run_ids, engine=engine, full=full, check=check, tell=tell)
     for outcome in outcomes:
         click.echo(_told(outcome), err=outcome.fault is not None)
     return outcomes

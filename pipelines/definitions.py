@@ -33,6 +33,7 @@ def workplace(chosen: Settings, onlooker: Onlooker | None = None) -> Workplace:
         docs=chosen.docs,
         keys=loaded(chosen.attestation_keys),
         onlooker=onlooker or Onlooker(),
+        spark=chosen.spark,
     )
 
 

@@ -86,11 +86,7 @@ class Answer:
 def query(
     lake: Lake, sql: str, parameters: Mapping[str, Value] | None = None, timeout_s: float | None = 60.0
 ) -> Iterator[Answer]:
-    """Ask the lake; what is no single statement that reads, or lacks a value, is refused before anything runs.
-
-    Another engine would take the same text and the same values by name (Spark: `spark.sql(text, args=values)`) and
-    give an answer with the same three members.
-    """
+    """Ask the lake; what is no single statement that reads, or lacks a value, is refused before anything runs."""
     values = dict(parameters or {})
     with closed_off() as connection, _Clock(connection, timeout_s) as clock:
         with clock.explained():

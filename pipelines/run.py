@@ -12,12 +12,13 @@ from assets.processes import PROCESS_TAG, process
 from lake.errors import ContractBroken, EvidenceRejected, LakeError, nearest
 from lake.identity import slug
 from pipelines.definitions import build, workplace
+from pipelines.fitting import advice, memory
 from pipelines.instance import instance
 from pipelines.jobs import COMPARE, INGEST, without_checks
 from pipelines.partitions import known, range_tags, register, stretches
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lake.snapshot import Written
     from pipelines.progress import Watcher
@@ -45,6 +46,7 @@ def run(
     engine: str = "polars",
     full: bool = False,
     check: bool = True,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> list[Outcome]:
     """Make the runs that were named, or all; a fresh one is left alone unless `full`."""
     place = workplace(chosen, watcher)
@@ -56,6 +58,9 @@ def run(
     fresh = set() if full else up_to_date(place.lake, place.zone, wanted, place.keys)
     stale = [run_id for run_id in wanted if run_id not in fresh]
     watcher.total = len(stale)
+    hint = None if engine == "spark" else advice({run_id: place.zone.files(run_id) for run_id in stale}, memory())
+    if hint is not None:
+        tell(hint)
     if stale:
         _launch(chosen, watcher, stale, {"engine": engine, "full": full}, check=check)
     return [

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+import re
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bronze.limits import Limits
+from lake.cluster import Cluster
 from lake.errors import ContractBroken
+from lake.executors import Site
 from lake.keyring import KeyringFile, KeyringSecret, NoKeyring
+from lake.landing_zone import LandingZone
 from lake.places import Place
+from lake.store import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lake.keyring import KeyringSource
 
@@ -24,6 +30,7 @@ _NO_DRIVER = ("postgresql://", "postgres://")
 _DRIVER = "postgresql+psycopg2://"
 # Beside `pipelines` in a checkout, inside it in an installed wheel.
 _BUNDLED = (Path(__file__).parent / "dagster.yaml", Path(__file__).parent.parent / "dagster.yaml")
+_SPARK = re.compile(r"local(\[[^]]+\])?|spark://\S+|sc://\S+")
 _STORAGE_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_")
 
 
@@ -51,6 +58,8 @@ class Settings:
     docs: Path
     # Public keys that attestation tokens are verified with.
     attestation_keys: Path | None = None
+    # What `--engine spark` runs on.
+    spark: Cluster = field(default_factory=Cluster)
 
 
 def settings(
@@ -65,14 +74,58 @@ def settings(
     known = os.environ if environment is None else environment
     options = {name: value for name, value in known.items() if name.startswith(_STORAGE_PREFIXES)}
     place = Place.of(lake or known.get("TEETOTAL_LAKE") or "data/lake", options)
+    zone = Place.of(landing or known.get("TEETOTAL_LANDING") or "data/landing", options)
+    keys = _keyring(place, keyring, known)
     return Settings(
         lake=place,
-        landing=Place.of(landing or known.get("TEETOTAL_LANDING") or "data/landing", options),
+        landing=zone,
         limits=_limits(known),
-        keyring=_keyring(place, keyring, known),
+        keyring=keys,
         home=_home(place, known),
         docs=Path(known.get("TEETOTAL_DOCS") or _beside(place) / "docs").expanduser().resolve(),
         attestation_keys=_path(known.get("TEETOTAL_ATTESTATION_KEYS")),
+        spark=_spark(known, partial(site, str(place), str(zone), _path_of(keys))),
+    )
+
+
+def site(lake: str, landing: str, keyring: str | None) -> Site:
+    """Lake and landing zone as an executor reaches them: with the credentials of its own environment."""
+    chosen = settings(lake, landing, keyring)
+    return Site(Lake(chosen.lake, chosen.keyring), LandingZone(chosen.landing))
+
+
+def _path_of(keyring: KeyringSource) -> str | None:
+    """What an executor is told of a keyring: its path, never its text."""
+    return str(keyring.path) if isinstance(keyring, KeyringFile) else None
+
+
+def _spark(known: Mapping[str, str], reach: Callable[[], Site]) -> Cluster:
+    """Everything that is said of Spark (docs/operations.md lists it)."""
+    url = known.get("TEETOTAL_SPARK", "").strip() or None
+    if url is not None and not _SPARK.fullmatch(url):
+        raise ContractBroken(
+            f"TEETOTAL_SPARK is {url!r}", "expected local[*], spark://host:port or sc://host:port (Spark Connect)"
+        )
+    parts = known.get("TEETOTAL_SPARK_SHUFFLE_PARTITIONS", "").strip() or "8"
+    if not parts.isdecimal() or int(parts) < 1:
+        raise ContractBroken(f"TEETOTAL_SPARK_SHUFFLE_PARTITIONS is {parts!r}", "expected a whole number of at least 1")
+    conf: dict[str, str] = {}
+    for line in known.get("TEETOTAL_SPARK_CONF", "").split():
+        name, equals, value = line.partition("=")
+        if not equals or not name.startswith("spark."):
+            # Without the value: it may be a secret.
+            raise ContractBroken(
+                f"TEETOTAL_SPARK_CONF holds {name!r}", "expected spark.name=value, more than one with spaces between"
+            )
+        conf[name] = value
+    return Cluster(
+        url=url,
+        executor_memory=known.get("TEETOTAL_SPARK_MEMORY") or None,
+        shuffle_partitions=int(parts),
+        archive=known.get("TEETOTAL_SPARK_ARCHIVE") or None,
+        python=known.get("TEETOTAL_SPARK_PYTHON") or known.get("PYSPARK_PYTHON") or None,
+        conf=conf,
+        reach=reach,
     )
 
 
@@ -143,12 +196,12 @@ def _keyring(lake: Place, typed: str | None, known: Mapping[str, str]) -> Keyrin
 def _limits(known: Mapping[str, str]) -> Limits:
     """The limits, each overridable by `TEETOTAL_` and its name."""
     given: dict[str, int] = {"workers": os.cpu_count() or 1}
-    for field in fields(Limits):
-        variable = f"TEETOTAL_{field.name.upper()}"
+    for one in fields(Limits):
+        variable = f"TEETOTAL_{one.name.upper()}"
         value = known.get(variable)
         if value is None or not value.strip():
             continue
         if not value.strip().isdecimal() or int(value) < 1:
             raise ContractBroken(f"{variable} is {value!r}", "expected a whole number of at least 1")
-        given[field.name] = int(value)
+        given[one.name] = int(value)
     return Limits(**given)

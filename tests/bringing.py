@@ -14,13 +14,16 @@ from lake.engines import engine
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lake.cluster import Cluster
     from lake.landing_zone import LandingZone
     from lake.store import Lake
 
 
-def bring(lake: Lake, zone: LandingZone, run_ids: Sequence[str], name: str = "polars") -> None:
+def bring(
+    lake: Lake, zone: LandingZone, run_ids: Sequence[str], name: str = "polars", cluster: Cluster | None = None
+) -> None:
     """All tiers of some runs, and all that compares them."""
     for tier in TIERS:
-        made = make(Workplace(lake, zone, Limits()), tier, run_ids, partial(engine, name))
+        made = make(Workplace(lake, zone, Limits()), tier, run_ids, partial(engine, name, cluster))
         assert [one.fault for one in made if one.fault] == []
     gold.relate(lake)

@@ -8,17 +8,16 @@ from assets import gold, silver
 from assets.catalogue import TABLES
 from gold import pairs, scaling, step_overhead, time_breakdown, toll_breakdown
 from lake.engines import LOCAL_ENGINES, engine
-from lake.keyring import KeyringFile
-from lake.places import Place
+from lake.landing_zone import LandingZone
 from lake.store import Lake
 from pipelines.demo import land_samples
+from pipelines.settings import settings
 from tests.bringing import bring
 from tests.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lake.landing_zone import LandingZone
     from lake.snapshot import Written
     from tests.conftest import LandFiles
 
@@ -125,12 +124,14 @@ def test_engines_write_the_same_gold(recorded: Lake, lake: Lake, zone: LandingZo
 
 
 @pytest.mark.usefixtures("spark")
-def test_spark_writes_what_polars_writes(tmp_path: Path, zone: LandingZone, land_files: LandFiles) -> None:
-    land_files.write({"rank0.json": trace(120)}, "tee", TEE)
-    keyring = KeyringFile(tmp_path / "keyring.json", is_made_on_first_use=True)
-    lakes = [Lake(Place.of(tmp_path / name), keyring) for name in ("polars", "spark")]
-    for lake, name in zip(lakes, ("polars", "spark"), strict=True):
-        bring(lake, zone, ["tee"], name)
+def test_spark_writes_what_polars_writes(tmp_path: Path, land_files: LandFiles) -> None:
+    files = {"rank0.json": trace(120), "again.json": trace(120), "rank1.json": b"no trace", "metrics.txt": b"\xff"}
+    land_files.write(files, "tee", TEE)
+    lakes = []
+    for name in ("polars", "spark"):
+        chosen = settings(str(tmp_path / name), str(tmp_path / "landing"), environment={})
+        lakes.append(Lake(chosen.lake, chosen.keyring))
+        bring(lakes[-1], LandingZone(chosen.landing), ["tee"], name, chosen.spark)
     for table in TABLES.values():
         ours, theirs = (lake.snapshot(table) for lake in lakes)
         assert ours.content_sha256("tee") == theirs.content_sha256("tee"), table.full_name

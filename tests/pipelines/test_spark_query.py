@@ -1,0 +1,178 @@
+"""`teetotal query --engine spark`: the same questions and values as on DuckDB, and what Spark is never shown."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from assets import silver
+from assets.bronze import materialise
+from assets.catalogue import TABLES
+from bronze.limits import Limits
+from lake.cluster import Cluster
+from lake.engines import PolarsEngine
+from lake.errors import EvidenceRejected
+from lake.identity import MANIFEST
+from lake.keyring import KeyringFile
+from lake.landing_zone import LandingZone
+from lake.places import Place
+from lake.store import Lake
+from pipelines.cli import main
+from pipelines.query import query
+from pipelines.spark_query import spark_query
+from pipelines.spark_text import looked_at
+from tests.pipelines.test_injection import PAYLOADS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+_TRACE = (
+    b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": %d},'
+    b' {"ph": "X", "cat": "kernel", "name": "l", "pid": 0, "tid": 7, "ts": 5, "dur": 1}]}'
+)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs: a kernel of 2 µs in one, of 3 µs in the other, of 1 µs in both; a file that is none of the lake's."""
+    root = tmp_path_factory.mktemp("spark-query")
+    lake, zone = _lake(root), LandingZone(Place.of(root / "landing"))
+    for run_id, microseconds in (("a", 2), ("007", 3)):
+        directory = root / "landing" / run_id
+        directory.mkdir(parents=True)
+        (directory / MANIFEST).write_text('regime = "cc_off"\nowner = "ada"\n')
+        (directory / "rank0.json").write_bytes(_TRACE % microseconds)
+        materialise(lake, zone, run_id, Limits())
+    silver.materialise(lake, "a", PolarsEngine())
+    (root / "canary.csv").write_text("tweet\n")
+    return root
+
+
+@pytest.fixture
+def ask(root: Path, spark: SparkSession) -> Callable[..., list[dict[str, Any]]]:
+    """The rows that a statement gives on Spark."""
+
+    def asked(sql: str, **values: Any) -> list[dict[str, Any]]:
+        with spark_query(_lake(root), Cluster(), sql, values) as answer:
+            return list(answer.rows().read_all().to_pylist())
+
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("sql", "values"),
+    [
+        ("SELECT run_id, name FROM bronze.trace_events WHERE duration_ns > {least} ORDER BY run_id", {"least": 1000}),
+        ("SELECT name FROM Bronze.`trace_events` WHERE run_id = {run} AND name = {name}", {"run": "a", "name": "l"}),
+        (
+            """WITH r AS (SELECT * FROM bronze.runs)
+            SELECT r.run_id, count(*) AS n FROM r JOIN bronze.trace_events t USING (run_id)
+            WHERE t.`rank` = 0 GROUP BY 1 ORDER BY 1;""",
+            {},
+        ),
+        (
+            "SELECT sum(duration_ns) AS sum_ns, {half} AS half, {yes} AS yes FROM bronze.trace_events",
+            {"half": 0.5, "yes": True},
+        ),
+        ("SELECT count(*) AS n FROM gold.step_overhead -- an empty one", {}),
+    ],
+)
+def test_spark_answers_as_duckdb_does(
+    ask: Callable[..., list[dict[str, Any]]], root: Path, sql: str, values: dict[str, Any]
+) -> None:
+    texts = [sql.format(**{name: f"{mark}{name}" for name in values}) for mark in ("$", ":")]
+    with query(_lake(root), texts[0].replace("`", '"'), values) as answer:
+        assert ask(texts[1], **values) == answer.rows().read_all().to_pylist() != []
+
+
+def test_sealed_columns_give_tokens(root: Path, spark: SparkSession) -> None:
+    with spark_query(_lake(root), Cluster(), "SELECT owner, regime FROM silver.runs") as answer:
+        (row,) = answer.rows().read_all().to_pylist()
+    assert answer.sealed == ["owner"]
+    assert row["regime"] == "cc_off"
+    assert "ada" not in row["owner"]
+    assert len(row["owner"]) > len("ada")
+
+
+@pytest.mark.parametrize("payload", [text for text in PAYLOADS.values() if text.isprintable()])
+def test_a_hostile_statement_is_refused(ask: Callable[..., list[dict[str, Any]]], payload: str) -> None:
+    with pytest.raises(EvidenceRejected):
+        ask(payload)
+
+
+def test_a_hostile_value_finds_no_rows(ask: Callable[..., list[dict[str, Any]]]) -> None:
+    sql = "SELECT run_id FROM bronze.runs WHERE run_id = :value OR regime LIKE :value"
+    harmless = [text for text in PAYLOADS.values() if text.isprintable() and len(text) < 1000]
+    joined = "SELECT run_id FROM bronze.runs WHERE array_contains(split(:value, :cut), run_id)"
+    assert ask(joined, value="\x1f".join(harmless), cut="\x1f") == []
+    assert ask(sql, value="x' OR '1'='1") == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("", "found none"),
+        ("SELECT 1; SELECT 2", "found more"),
+        ("DROP TABLE bronze.runs", "begins with 'DROP'"),
+        ("SET spark.sql.runSQLOnFiles = true", "begins with 'SET'"),
+        ("EXPLAIN SELECT 1", "begins with 'EXPLAIN'"),
+        ("FROM bronze.runs INSERT OVERWRITE DIRECTORY '/tmp/stolen' SELECT *", "holds INSERT"),
+        ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "holds INSERT"),
+        ("SELECT reflect('java.lang.System', 'getenv', 'HOME')", "out of reach"),
+        ("SELECT system.builtin.`java_method`('java.lang.System', 'getenv', 'HOME')", "out of reach"),
+        ("SELECT identifier('reflect')('java.lang.System', 'getenv', 'HOME')", "out of reach"),
+        ("SELECT TRANSFORM(run_id) USING 'cat' AS (x STRING) FROM bronze.runs", "runs no program"),
+        ("SELECT r'\\' , reflect('a', 'b') -- '", "no backslash"),
+        ("SELECT /* ' */ reflect('a', 'b') -- '", "is not taken"),
+        ("SELECT $$ ' $$, reflect('a', 'b') -- '", "is not taken"),
+        ("SELECT 'open", "is not taken"),
+        ("SELECT :a", "no value for :a"),
+    ],
+)
+def test_what_does_not_only_read_is_refused_before_spark_sees_it(sql: str, said: str) -> None:
+    from pipelines.spark_query import _expect
+
+    with pytest.raises(EvidenceRejected, match=said):
+        _expect(looked_at(sql, TABLES).values, {})
+
+
+@pytest.mark.parametrize("source", ["csv.`{root}/canary.csv`", "text.`{root}/canary.csv`", "bronze.rums", "nothing"])
+def test_only_tables_of_the_lake_are_there(ask: Callable[..., list[dict[str, Any]]], root: Path, source: str) -> None:
+    with pytest.raises(EvidenceRejected) as refused:
+        ask(" ".join(("SELECT * FROM", source.format(root=root))))
+    assert "tweet" not in str(refused.value)
+
+
+def test_a_view_that_someone_left_in_the_session_is_not_seen(
+    ask: Callable[..., list[dict[str, Any]]], root: Path, spark: SparkSession
+) -> None:
+    spark.read.csv(str(root / "canary.csv")).createOrReplaceTempView("left_behind")
+    with pytest.raises(EvidenceRejected, match="no table 'left_behind'"):
+        ask("SELECT * FROM left_behind")
+
+
+def test_a_question_without_an_end_is_stopped(root: Path, spark: SparkSession) -> None:
+    endless = "SELECT sum(id % 7) AS n FROM range(1000000000000)"
+    with (
+        pytest.raises(EvidenceRejected, match="no answer within 1 s"),
+        spark_query(_lake(root), Cluster(), endless, timeout_s=1) as answer,
+    ):
+        answer.rows()
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_command_takes_the_same_values(root: Path) -> None:
+    words = ["query", "SELECT run_id FROM bronze.runs WHERE run_id = :run", "--param", "run:text=007"]
+    words = ["--lake", str(root / "lake"), *words, "--engine", "spark", "--format", "json"]
+    done = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert json.loads(done.stdout) == [{"run_id": "007"}] or json.loads(done.stdout) == {"run_id": "007"}
+
+
+def _lake(root: Path) -> Lake:
+    return Lake(Place.of(root / "lake"), KeyringFile(root / "keyring.json", is_made_on_first_use=True))

@@ -1,0 +1,80 @@
+"""Lakes that Polars and Spark fill from one landing zone, each by a command in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assets.catalogue import TABLES
+from benchmarks.standalone import ROOT, environment
+from lake.keyring import KeyringFile
+from lake.places import Place
+from lake.store import Lake
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_TEETOTAL = [sys.executable, "-c", "from pipelines.cli import main; main()"]
+PATIENCE_S = 240
+# The content digest of every table and run.
+State = dict[tuple[str, str], str]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One landing zone and one keyring, and a lake for each who writes."""
+
+    home: Path
+    recordings: tuple[str, ...]
+    many: str = "many"
+
+    def lake(self, name: str) -> Lake:
+        return Lake(Place.of(self.home / name / "lake"), KeyringFile(self.home / "keyring.json"))
+
+    def start(self, name: str, *words: str, **more: str) -> subprocess.Popen[str]:
+        """Start the command on the lake of that name."""
+        places = ("--lake", str(self.home / name / "lake"), "--landing", str(self.home / "landing"))
+        return subprocess.Popen(
+            [*_TEETOTAL, *places, "--keyring", str(self.home / "keyring.json"), *words],
+            cwd=ROOT,
+            env=environment(**more),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def teetotal(self, name: str, *words: str, **more: str) -> str:
+        """Run the command to its end."""
+        process = self.start(name, *words, **more)
+        said, _ = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, said
+        return said
+
+    def state(self, name: str) -> State:
+        """What the lake of that name holds."""
+        lake = self.lake(name)
+        snapshots = [lake.snapshot(table) for table in TABLES.values()]
+        return {
+            (one.table.full_name, run_id): one.content_sha256(run_id) for one in snapshots for run_id in one.run_ids
+        }
+
+    def spooled(self, name: str, table: str) -> list[Path]:
+        """What executors have on the way into a table."""
+        return list((self.home / name / "lake" / "_staging" / table / "spool").glob("*/annex-*"))
+
+    def await_spooled(self, name: str, table: str, process: subprocess.Popen[str]) -> None:
+        """Wait until executors are at work on a table."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.spooled(name, table):
+            assert process.poll() is None, process.communicate()[0]
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def of(state: State, *run_ids: str) -> State:
+    """What a lake holds of some runs alone."""
+    return {key: value for key, value in state.items() if key[1] in run_ids}

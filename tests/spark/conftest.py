@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.standalone import Cluster, packed
+from benchmarks.traces import many_ranks
+from lake.keyring import KeyringFile
+from lake.landing_zone import LandingZone
+from lake.places import Place
+from pipelines.demo import land_samples
+from tests.spark.bench import Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.standalone import Environment
+
+_RANKS = 4
+
+
+@pytest.fixture(scope="session")
+def packed_environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """The wheel of this checkout, installed and packed as docs/operations.md says."""
+    return packed(tmp_path_factory.mktemp("packed"))
+
+
+@pytest.fixture(scope="session")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master and two workers of one core each."""
+    cluster = Cluster(tmp_path_factory.mktemp("standalone"))
+    try:
+        cluster.start(workers=2)
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def connect(standalone: Cluster, packed_environment: Environment) -> Iterator[dict[str, str]]:
+    """The settings of a client of a Spark Connect server: its executors get the packed environment from the client."""
+    url = standalone.serve({"spark.executorEnv.POLARS_MAX_THREADS": "1"})
+    yield {"TEETOTAL_SPARK": url, "TEETOTAL_SPARK_ARCHIVE": str(packed_environment.archive)}
+    standalone.kill("connect")
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """Two bundled recordings and a run of several ranks made from one, and the lake that Polars makes of them."""
+    home = tmp_path_factory.mktemp("bench")
+    KeyringFile(home / "keyring.json").create()
+    zone = LandingZone(Place.of(home / "landing"))
+    recordings = tuple(sorted(land_samples(zone))[:2])
+    bench = Bench(home, recordings)
+    trace = max((home / "landing" / recordings[0]).glob("*.json.gz"), key=lambda path: path.stat().st_size)
+    many_ranks(trace, home / "landing" / bench.many, _RANKS, 1)
+    (home / "landing" / bench.many / "run.toml").write_text('regime = "cc_off"\n')
+    bench.teetotal("polars", "run", "--no-check", *recordings, bench.many)
+    return bench

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from benchmarks.standalone import ROOT, environment
+from tests.spark.bench import PATIENCE_S, of
+
+if TYPE_CHECKING:
+    from benchmarks.standalone import Cluster
+    from tests.spark.bench import Bench
+
+Variables = Mapping[str, str]
+
+
+def test_executors_run_the_wheel_that_was_sent_to_them(connect: Variables, standalone: Cluster) -> None:
+    words = [sys.executable, "-m", "tests.spark.asking", "4"]
+    told = subprocess.run(words, cwd=ROOT, env=environment(**connect), check=True, stdout=subprocess.PIPE)
+    answers = json.loads(told.stdout)
+    assert [number for number, _, _ in answers] == ["0", "1", "2", "3"]
+    for _, module, python in answers:
+        assert f"{standalone.folder}/worker-" in module
+        assert "/environment/lib/" in module
+        assert "/environment/bin/python" in python
+
+
+def test_every_table_is_what_polars_makes_of_it_through_spark_connect(bench: Bench, connect: Variables) -> None:
+    bench.teetotal("connect", "run", "--engine", "spark", *bench.recordings, **connect)
+    ours, theirs = bench.state("connect"), of(bench.state("polars"), *bench.recordings)
+    assert {key: value for key, value in of(ours, *bench.recordings).items() if theirs.get(key) != value} == {}
+    assert theirs.keys() == of(ours, *bench.recordings).keys()
+    tiers = {table.partition(".")[0] for table, _ in theirs}
+    assert tiers == {"bronze", "silver", "gold"}
+    assert bench.teetotal("connect", "run", "--engine", "spark", *bench.recordings, **connect).count(
+        "fresh, nothing to do"
+    ) == len(bench.recordings)
+
+
+def test_spark_connect_answers_a_query_as_duckdb_does(bench: Bench, connect: Variables) -> None:
+    asked = (
+        "SELECT run_id, count(*) AS n, sum(duration_ns) AS ns FROM silver.spans WHERE run_id = {}run GROUP BY run_id"
+    )
+    words = ("--param", f"run:text={bench.recordings[0]}", "--format", "csv")
+    theirs = bench.teetotal("polars", "query", asked.format("$"), *words)
+    ours = bench.teetotal("polars", "query", asked.format(":"), *words, "--engine", "spark", **connect)
+    assert ours.strip().endswith(theirs.strip().splitlines()[-1])
+    assert bench.recordings[0] in theirs
+
+
+def test_a_worker_that_dies_in_mid_job_changes_nothing(bench: Bench, connect: Variables, standalone: Cluster) -> None:
+    running = bench.start("worn", "run", "--engine", "spark", "--no-check", bench.many, **connect)
+    bench.await_spooled("worn", "bronze.trace_events", running)
+    standalone.kill("worker-1")
+    said, _ = running.communicate(timeout=PATIENCE_S)
+    assert running.returncode == 0, said
+    assert "Lost executor" in standalone.log("connect")
+    assert of(bench.state("worn"), bench.many) == of(bench.state("polars"), bench.many)
+    assert bench.spooled("worn", "bronze.trace_events") == []
+    standalone.add_worker("worker-2")

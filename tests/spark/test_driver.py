@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING
+
+from tests.spark.bench import of
+
+if TYPE_CHECKING:
+    from benchmarks.standalone import Cluster, Environment
+    from tests.spark.bench import Bench
+
+
+def test_a_driver_that_is_killed_leaves_the_lake_as_it_was_and_the_next_run_repairs_it(
+    bench: Bench, standalone: Cluster, packed_environment: Environment
+) -> None:
+    shutil.copytree(bench.home / "polars", bench.home / "killed")
+    (bench.home / "landing" / bench.many / "r3.json.gz").unlink()
+    before = bench.state("killed")
+    setting = {
+        "TEETOTAL_SPARK": standalone.url,
+        "TEETOTAL_SPARK_MEMORY": "1g",
+        "TEETOTAL_SPARK_PYTHON": str(packed_environment.python),
+    }
+    words = ("run", "--engine", "spark", "--no-check", bench.many)
+    running = bench.start("killed", *words, **setting)
+    bench.await_spooled("killed", "bronze.trace_events", running)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.communicate(timeout=30)
+    assert bench.state("killed") == before
+
+    bench.teetotal("killed", *words, **setting)
+    bench.teetotal("fewer", "run", "--no-check", bench.many)
+    assert of(bench.state("killed"), bench.many) == of(bench.state("fewer"), bench.many) != of(before, bench.many)
+    assert bench.spooled("killed", "bronze.trace_events") == []
