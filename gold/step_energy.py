@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, flag, floored, sentences, shaped
+from lake.frames import Frame, flag, floored, fraction, sentences, shaped
 from lake.tables import RUN_ID, Table, boolean, float64, int32, int64, text
 from silver.steps import EVIDENCE
 from silver.throughput import PERIODS
@@ -52,6 +52,9 @@ _KEY = [*_OF_DEVICE, "timed_by", "rank", "period", "step_number"]
 _WATT_MW = 1000.0
 _NS = 1e9
 # Sums of whole numbers are the same on every engine in any order: twice the energy of a stretch, in microjoules.
+_JOULE_UJ = 1e6
+_UJ_JOULES = 1e-6
+_UJ_A_NS_W = 1000
 _TWICE_UJ = 2e6
 # No GPU draws or counts more, no clock says more, and what happens in hours without a reading nobody saw.
 _MOST = {"power": 1e4, "energy": 1e12}
@@ -75,17 +78,19 @@ def measure(device_samples: Frame, steps: Frame, throughput: Frame) -> Frame:
 
 def _judged(found: Frame) -> Frame:
     """Say what the readings allow."""
-    is_known = ~nw.col("_joules").is_null() & ~nw.col("_joules_at_end").is_null()
+    is_known = ~nw.col("_microjoules").is_null() & ~nw.col("_microjoules_at_end").is_null()
     has_gap = (nw.col("_through_at_end") > nw.col("_before")).fill_null(False)
     is_timed, is_ambiguous = ~nw.col("sampling_ns").is_null(), (nw.col("_ambiguous") > 0).fill_null(False)
     is_told = is_known & ~has_gap & ~is_ambiguous
     samples = (nw.col("_count_at_end") - nw.col("_count")).fill_null(0)
-    energy = nw.col("_joules_at_end") - nw.col("_joules")
+    microjoules = nw.col("_microjoules_at_end") - nw.col("_microjoules")
+    spent = nw.when(is_told).then(nw.when(microjoules > 0).then(microjoules).otherwise(nw.lit(0).cast(nw.Int64)))
     is_few, is_inferred = samples < ENOUGH, (nw.col("_inferred") > 0).fill_null(False)
-    seconds = nw.col("duration_ns").cast(nw.Float64) / _NS
     found = found.with_columns(
         samples_count=samples,
-        energy_j=nw.when(is_told).then(nw.when(energy > 0).then(energy).otherwise(nw.lit(0.0))),
+        # Times a millionth, not by a million: Polars divides by a constant in another way than other engines.
+        energy_j=spent.cast(nw.Float64) * _UJ_JOULES,
+        mean_power_w=fraction(spent * _UJ_A_NS_W, nw.col("duration_ns")),
         evidence=nw.when(~is_told)
         .then(nw.lit("unobservable"))
         .otherwise(nw.when(is_few | is_inferred).then(nw.lit("modelled")).otherwise(nw.lit("measured"))),
@@ -103,7 +108,6 @@ def _judged(found: Frame) -> Frame:
     )
     return found.with_columns(
         energy_source=nw.when(~nw.col("energy_j").is_null()).then(nw.col("_way")),
-        mean_power_w=nw.when(nw.col("duration_ns") > 0).then(nw.col("energy_j") / seconds),
     )
 
 
@@ -209,7 +213,7 @@ def _ways(lines: Frame) -> Frame:
 
 # -- both -------------------------------------------------------------------------------------------------------------
 
-_EDGE = ["_joules", "_count", "_before", "_through"]
+_EDGE = ["_microjoules", "_count", "_before", "_through"]
 
 
 def _placed(periods: Frame, lines: Frame) -> Frame:
@@ -236,14 +240,11 @@ def _placed(periods: Frame, lines: Frame) -> Frame:
     moments = moments.join(line, on=[*_OF_DEVICE, "_last_ns"], how="left")
     since = (nw.col("_at_ns") - nw.col("_last_ns")).cast(nw.Float64) / _NS
     is_on = nw.col("_at_ns") == nw.col("_last_ns")
+    between = nw.col("_power") * nw.col("_since") + nw.col("_slope") * nw.col("_since") * nw.col("_since") / 2.0
+    joules = nw.when(is_on).then(nw.col("_until")).otherwise(nw.col("_until") + between)
     moments = moments.with_columns(_since=since).with_columns(
-        _joules=nw.when(is_on)
-        .then(nw.col("_until"))
-        .otherwise(
-            nw.col("_until")
-            + nw.col("_power") * nw.col("_since")
-            + nw.col("_slope") * nw.col("_since") * nw.col("_since") / 2.0
-        ),
+        # Whole microjoules: engines add in different orders, and the last digits of a double would tell.
+        _microjoules=(joules * _JOULE_UJ).round(0).cast(nw.Int64),
         _before=nw.col("_bads"),
         _through=nw.col("_bads") + nw.when(is_on).then(nothing).otherwise(nw.col("_is_bad")),
     )

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lake.errors import EvidenceRejected, LakeError
+from pipelines import opening
+from pipelines.key_commands import keys
 from pipelines.snapshot_commands import snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from rich.console import Console
-
-    from lake.store import Lake
     from pipelines.run import Outcome
     from pipelines.settings import Settings
 
@@ -62,6 +61,7 @@ def main(ctx: click.Context, lake: str | None, landing: str | None, keyring: str
     ctx.obj = settings(lake, landing, keyring)
 
 
+main.add_command(keys)
 main.add_command(snapshots)
 
 
@@ -117,11 +117,11 @@ def status(chosen: Settings) -> None:
     from pipelines import show
     from pipelines import status as states
 
-    found = states.status(_lake(chosen), LandingZone(chosen.landing), loaded(chosen.attestation_keys))
+    found = states.status(opening.lake(chosen), LandingZone(chosen.landing), loaded(chosen.attestation_keys))
     if not found.lines and not found.notes:
         click.echo(f"nothing in {chosen.landing} yet: land a run with `teetotal land`, or try `teetotal demo`")
         return
-    console = _console()
+    console = opening.console()
     if found.lines:
         names = list(found.lines[0])
         show.grid(console, names, found.lines, names[3:])
@@ -161,11 +161,11 @@ def show_table(
     from pipelines import show
 
     declared = catalogue.table(table)
-    lake = _lake(chosen)
+    lake = opening.lake(chosen)
     if plot:
         if columns or reveal or form != "table":
             raise click.UsageError("--plot draws a table's own chart: it takes no --columns, --format or --reveal")
-        for line in show.plotted(lake, declared, run_ids, limit or None, _console().width):
+        for line in show.plotted(lake, declared, run_ids, limit or None, opening.console().width):
             click.echo(line)
         return
     wanted = [name.strip() for name in columns.split(",")] if columns else []
@@ -175,7 +175,7 @@ def show_table(
         show.write(rows, form, sys.stdout.buffer)
         return
     total = show.count(lake, declared, run_ids)
-    show.draw(rows, total, _console(), () if reveal else [column.name for column in declared.sealed])
+    show.draw(rows, total, opening.console(), () if reveal else [column.name for column in declared.sealed])
 
 
 @main.command("query")
@@ -229,14 +229,14 @@ def query_lake(
         from pipelines.spark_query import spark_query
 
         asked: AbstractContextManager[Any] = spark_query(
-            _lake(chosen), chosen.spark, text, parameters(given), timeout or None
+            opening.lake(chosen), chosen.spark, text, parameters(given), timeout or None
         )
     else:
-        asked = query(_lake(chosen), text, parameters(given), timeout or None)
+        asked = query(opening.lake(chosen), text, parameters(given), timeout or None)
     with asked as answer:
         if form == "table":
             rows, total = answer.first(most)
-            show.draw(rows, total, _console(), answer.sealed)
+            show.draw(rows, total, opening.console(), answer.sealed)
         else:
             show.write(answer.rows(most), form, sys.stdout.buffer)
 
@@ -255,49 +255,9 @@ def report_page(chosen: Settings, out: Path, run_ids: tuple[str, ...]) -> None:
     """Write the answers as one HTML file that needs no network: verdicts, figures, reasons, provenance."""
     from pipelines import report
 
-    made = report.built(_lake(chosen), run_ids)
+    made = report.built(opening.lake(chosen), run_ids)
     size = report.write(out, made.html)
     click.echo(f"{out}: {made.runs} runs, {made.figures} figures, {size / 1e6:.1f} MB")
-
-
-@main.group()
-def keys() -> None:
-    """The keys that sealed columns are opened with; no command prints a secret."""
-
-
-@keys.command("list")
-@click.pass_obj
-def list_keys(chosen: Settings) -> None:
-    """Show each key: when it was made, which one is active, and in how many partitions its tokens are."""
-    from pipelines import keys as keyrings
-    from pipelines import show
-
-    lines = keyrings.inventory(_lake(chosen), chosen.keyring())
-    show.grid(_console(), list(lines[0]), lines, ["partitions"])
-
-
-@keys.command("create")
-@click.pass_obj
-def create_keys(chosen: Settings) -> None:
-    """Make a new keyring with one key, where there is none yet."""
-    made = chosen.keyring.create()
-    click.echo(
-        f"{made.place}: key {made.active_id} is active. Keep a copy apart from the lake: a lost key opens nothing."
-    )
-
-
-@keys.command("rotate")
-@click.option("--resume", is_flag=True, help="Add no key; only finish what an earlier rotation began.")
-@click.pass_obj
-def rotate_keys(chosen: Settings, resume: bool) -> None:
-    """Add a key, make it the active one, and seal again what older keys sealed."""
-    from pipelines import keys as keyrings
-
-    ring = chosen.keyring() if resume else chosen.keyring.rotate()
-    click.echo(f"{ring.place}: key {ring.active_id} is active")
-    for written in keyrings.reseal(_lake(chosen), ring):
-        click.echo(f"{written.table}, run {written.run_id}: {written.rows:,} rows sealed again")
-    click.echo("Every partition is sealed with the active key. Files of older versions stay until they are vacuumed.")
 
 
 @main.command()
@@ -323,7 +283,7 @@ def demo(chosen: Settings) -> None:
     outcomes = _run(chosen, run_ids)
     if any(outcome.fault for outcome in outcomes):
         raise SystemExit(_FAILED)
-    for line in verdicts.told(_lake(chosen), run_ids):
+    for line in verdicts.told(opening.lake(chosen), run_ids):
         click.echo(line)
     click.echo(
         f"""
@@ -351,12 +311,6 @@ def _run(
     for outcome in outcomes:
         click.echo(_told(outcome), err=outcome.fault is not None)
     return outcomes
-
-
-def _lake(chosen: Settings) -> Lake:
-    from lake.store import Lake
-
-    return Lake(chosen.lake, chosen.keyring)
 
 
 def _told(outcome: Outcome) -> str:
@@ -403,12 +357,3 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not key:
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
     return key, value
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        console.width = 200  # a pipe or a file has no edge to cut at
-    return console

@@ -194,7 +194,7 @@ def start(lake: Lake, zone: LandingZone) -> subprocess.Popen[bytes]:
     """`teetotal run` in a process of its own."""
     places = ("--lake", str(lake.place), "--landing", str(zone.place))
     return subprocess.Popen(
-        [sys.executable, "-c", "from pipelines.cli import main; main()", *places, "run"],
+        [sys.executable, "-c", "from pipelines.cli import main; main()", *places, "run", "--no-check"],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if not name.startswith("TEETOTAL_")},
         stdout=subprocess.DEVNULL,

@@ -1,0 +1,52 @@
+"""The commands `teetotal keys list`, `create` and `rotate`; what they need is imported when they run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pipelines import opening
+
+if TYPE_CHECKING:
+    from pipelines.settings import Settings
+
+
+@click.group()
+def keys() -> None:
+    """The keys that sealed columns are opened with; no command prints a secret."""
+
+
+@keys.command("list")
+@click.pass_obj
+def list_keys(chosen: Settings) -> None:
+    """Show each key: when it was made, which one is active, and in how many partitions its tokens are."""
+    from pipelines import keys as keyrings
+    from pipelines import show
+
+    lines = keyrings.inventory(opening.lake(chosen), chosen.keyring())
+    show.grid(opening.console(), list(lines[0]), lines, ["partitions"])
+
+
+@keys.command("create")
+@click.pass_obj
+def create_keys(chosen: Settings) -> None:
+    """Make a new keyring with one key, where there is none yet."""
+    made = chosen.keyring.create()
+    click.echo(
+        f"{made.place}: key {made.active_id} is active. Keep a copy apart from the lake: a lost key opens nothing."
+    )
+
+
+@keys.command("rotate")
+@click.option("--resume", is_flag=True, help="Add no key; only finish what an earlier rotation began.")
+@click.pass_obj
+def rotate_keys(chosen: Settings, resume: bool) -> None:
+    """Add a key, make it the active one, and seal again what older keys sealed."""
+    from pipelines import keys as keyrings
+
+    ring = chosen.keyring() if resume else chosen.keyring.rotate()
+    click.echo(f"{ring.place}: key {ring.active_id} is active")
+    for written in keyrings.reseal(opening.lake(chosen), ring):
+        click.echo(f"{written.table}, run {written.run_id}: {written.rows:,} rows sealed again")
+    click.echo("Every partition is sealed with the active key. Files of older versions stay until they are vacuumed.")
