@@ -18,6 +18,7 @@ def test_keys_are_unique_in_every_bronze_table(land_files: LandFiles) -> None:
         "calls.csv": b"Start (ns),Duration (ns),Name,Tid\n" + b"1,2,f,9\n" * 3,
         "epochs.csv": b"epoch,img/s\n1,2\n1,2\n",
         "stdout.log": b"h:1:2 [0] NCCL INFO CC On, workFifoBytes 0\n" * 2 + b":::MLLOG {}\n" * 2,
+        "sweep.csv": b"size,bw\n64,1.5\n64,1.5\n",
         "scrape.txt": b"DCGM_FI_X 1\n" * 2,
         "token.json": b'[["JWT", "a"], {"GPU-0": "a"}]',
     }
