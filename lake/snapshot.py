@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import polars as pl
 
 from lake.digest import combine
 
@@ -83,10 +82,10 @@ class Snapshot:
         """What the indexed columns say of every run, from the log alone."""
         if self._handle is None:
             return {}
-        actions = pa.table(self._handle.get_add_actions(flatten=True))
+        actions = _actions(self._handle)
         return {
             action["partition.run_id"]: {name: action.get(f"min.{name}") for name in self.table.indexed}
-            for action in actions.to_pylist()
+            for action in actions.iter_rows(named=True)
         }
 
     def files(self, run_id: str) -> list[str]:
@@ -113,22 +112,27 @@ def held(
     handle: DeltaTable, table: Table, run_ids: Iterable[str] | None
 ) -> dict[str, tuple[int, dict[str, str | None]]]:
     """The data files that make up some runs, or the whole table: path to size and partition values."""
-    actions = pa.table(handle.get_add_actions(flatten=True))
+    actions = _actions(handle)
     if run_ids is not None:
-        actions = actions.filter(pc.field("partition.run_id").isin(pa.array(sorted(run_ids), pa.string())))
+        actions = actions.filter(pl.col("partition.run_id").is_in(sorted(run_ids)))
     return {
         action["path"]: (
             action["size_bytes"],
             {name: str(action[f"partition.{name}"]) for name in table.partition_by},
         )
-        for action in actions.to_pylist()
+        for action in actions.iter_rows(named=True)
     }
+
+
+def _actions(handle: DeltaTable) -> pl.DataFrame:
+    """The files of a table; not by pyarrow, which imports pandas whenever a Python value meets it."""
+    return pl.DataFrame(handle.get_add_actions(flatten=True))
 
 
 def rows_count(handle: DeltaTable, run_id: str) -> int:
     """How many rows a run's partition holds, from the log alone."""
-    actions = pa.table(handle.get_add_actions(flatten=True)).filter(pc.field("partition.run_id") == run_id)
-    return pc.sum(actions.column("num_records")).as_py() or 0
+    actions = _actions(handle).filter(pl.col("partition.run_id") == run_id)
+    return int(actions["num_records"].sum())
 
 
 def label(path: str) -> str:
