@@ -163,7 +163,10 @@ def names(node: ast.Assign, name: str) -> bool:
 
 def sources(ending: str) -> dict[str, str]:
     """Every file of our own with that ending, by its path."""
-    paths = [*ROOT.glob(ending), *(path for package in PACKAGES for path in sorted(package.rglob(ending)))]
+    paths = [
+        *ROOT.glob(ending),
+        *(path for package in PACKAGES for path in sorted(package.rglob(ending)) if ".cache" not in path.parts),
+    ]
     return {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths}
 
 
