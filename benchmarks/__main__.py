@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -13,7 +12,7 @@ from benchmarks import TIERS
 from benchmarks.growth import with_events, with_files, with_lake
 from benchmarks.inputs import given, landed, trace
 from benchmarks.limits import beside_the_limit
-from benchmarks.measuring import CACHE, Cost, machine, measured, median, spread, table
+from benchmarks.measuring import CACHE, Cost, machine, median, spread, table, tiers
 from benchmarks.peers import compared
 from benchmarks.starting import started
 
@@ -34,17 +33,16 @@ def main() -> None:
     options.add_argument("--ranks", type=int, nargs="+", default=[1, 8, 64], help="for `files`: ranks of a run")
     options.add_argument("--runs", type=int, nargs="+", default=[10, 100, 1000], help="for `lake`: runs already there")
     options.add_argument("--repeats", type=int, default=3)
-    options.add_argument("--engine", default="polars", help="what computes silver and gold")
+    options.add_argument("--engine", default="polars", help="for `tiers`: what computes silver and gold")
     options.add_argument("--trace", type=Path, nargs="*", default=[], help="for `tiers`: time these files instead")
     chosen = options.parse_args()
     unknown = set(chosen.parts) - set(PARTS)
     if unknown:
         options.error(f"expected some of {', '.join(PARTS)}, found {', '.join(sorted(unknown))}")
-    os.environ["BENCHMARK_ENGINE"] = chosen.engine
     events = [millions * _MILLION for millions in chosen.millions]
     measures = {
         "tiers": lambda: _tiers(
-            [given(path) for path in chosen.trace] or [trace(size) for size in events], chosen.repeats
+            [given(path) for path in chosen.trace] or [trace(size) for size in events], chosen.repeats, chosen.engine
         ),
         "peers": lambda: compared(events[0], chosen.repeats),
         "limits": lambda: beside_the_limit(events[0], chosen.repeats),
@@ -58,7 +56,7 @@ def main() -> None:
         print(f"\n{measures[part]()}", flush=True)
 
 
-def _tiers(traces: list[Trace], repeats: int) -> str:
+def _tiers(traces: list[Trace], repeats: int, engine: str) -> str:
     """Bring each trace into an empty lake, tier by tier, each tier a process of its own."""
     runs: dict[tuple[Path, str], list[Cost]] = {(each.path, tier): [] for each in traces for tier in TIERS}
     for _ in range(repeats):
@@ -66,8 +64,7 @@ def _tiers(traces: list[Trace], repeats: int) -> str:
             with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE if CACHE.exists() else None) as folder:
                 landed(Path(folder), each.path)
                 for tier in TIERS:
-                    words = [sys.executable, "-m", "benchmarks.tier", tier, f"{folder}/lake", f"{folder}/landing"]
-                    runs[each.path, tier].append(measured(words))
+                    runs[each.path, tier].append(tiers(folder, tier, engine=engine))
     rows = []
     for each in traces:
         first = median([cost.wall_s for cost in runs[each.path, TIERS[0]]])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks import TIERS
 from benchmarks.inputs import landed, trace
-from benchmarks.measuring import CACHE, ROOT, Cost, measured, table
+from benchmarks.measuring import CACHE, ROOT, Cost, measured, table, tiers
 
 SAMPLE = ROOT / "samples" / "resnet50-native-w2" / "resnet50-native-w2-r0.json.gz"
 _RANK_EVENTS = 100_000
@@ -22,7 +21,7 @@ def with_events(sizes: list[int]) -> str:
         chosen = trace(events)
         with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
             landed(Path(folder), chosen.path)
-            costs = [_tiers(folder, tier) for tier in TIERS]
+            costs = [tiers(folder, tier) for tier in TIERS]
         rows.append([chosen.name, *_cells(costs), f"{sum(cost.cpu_s for cost in costs) / chosen.events * 1e6:.1f}"])
     names = ("trace", *_names(TIERS), "CPU-s a million")
     return "\n".join(["Growth with events:", "", table(names, rows)])
@@ -35,7 +34,7 @@ def with_files(counts: list[int]) -> str:
     for ranks in counts:
         with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
             landed(Path(folder), chosen.path, ranks)
-            costs = [_tiers(folder, tier) for tier in TIERS]
+            costs = [tiers(folder, tier) for tier in TIERS]
         events = chosen.events * ranks
         rows.append([f"{ranks} of {chosen.name}", *_cells(costs), f"{sum(c.cpu_s for c in costs) / events * 1e6:.1f}"])
     names = ("ranks", *_names(TIERS), "CPU-s a million")
@@ -51,19 +50,14 @@ def with_lake(counts: list[int]) -> str:
             measured([sys.executable, "-m", "benchmarks.crowd", folder, str(there), str(count)])
             there = count
             landed(Path(folder), SAMPLE, run_id=f"one-more-{count}")
-            cost = _tiers(folder, *TIERS, run_id=f"one-more-{count}")
+            cost = tiers(folder, *TIERS, run_id=f"one-more-{count}")
             rows.append([f"{count:,}", f"{cost.wall_s:.1f}", f"{cost.cpu_s:.1f}", f"{cost.peak_mb:,.0f}"])
     names = ("runs in the lake", "one more: wall s", "CPU s", "peak MB")
     return "\n".join(["Growth with the lake:", "", table(names, rows)])
 
 
-def _tiers(folder: str, *tiers: str, run_id: str = "bench") -> Cost:
-    os.environ["BENCHMARK_RUN"] = run_id
-    return measured([sys.executable, "-m", "benchmarks.tier", *tiers, f"{folder}/lake", f"{folder}/landing"])
-
-
-def _names(tiers: tuple[str, ...]) -> list[str]:
-    return [f"{tier}: wall s / CPU s / peak MB" for tier in tiers]
+def _names(names: tuple[str, ...]) -> list[str]:
+    return [f"{tier}: wall s / CPU s / peak MB" for tier in names]
 
 
 def _cells(costs: list[Cost]) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks import TIERS
 from benchmarks.inputs import landed, trace
-from benchmarks.measuring import CACHE, Cost, measured, median, peak_bytes, spread, table
+from benchmarks.measuring import CACHE, Cost, measured, median, peak_bytes, spread, table, tiers
 
 # What a tight decoder must at least bring: the fields of an event that every answer needs, typed.
 _COLUMNS = {
@@ -36,9 +36,8 @@ def beside_the_limit(events: int, repeats: int) -> str:
             for part in PARTS:
                 parts[part].append(measured([sys.executable, "-m", "benchmarks.limits", part, chosen.path, folder]))
             landed(Path(folder), chosen.path)
-            for name, tiers in (("bronze", TIERS[:1]), ("bronze, silver, gold", TIERS)):
-                words = [sys.executable, "-m", "benchmarks.tier", *tiers, f"{folder}/{len(tiers)}", f"{folder}/landing"]
-                ours[name].append(measured(words))
+            for name, some in (("bronze", TIERS[:1]), ("bronze, silver, gold", TIERS)):
+                ours[name].append(tiers(folder, *some, lake=f"lake-{len(some)}"))
     rows = [
         [
             f"{part} alone",

@@ -7,6 +7,7 @@ import os
 import platform
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -45,6 +46,15 @@ def measured(words: Sequence[str | Path]) -> Cost:
         raise SystemExit(f"{' '.join(map(str, words))} failed:\n{said[-2000:]}")
     told = json.loads(lines[-1])
     return Cost(wall, used.ru_utime + used.ru_stime, told.pop("peak_bytes") / 1e6, told)
+
+
+def tiers(
+    folder: Path | str, *names: str, lake: str = "lake", run_id: str | None = None, engine: str = "polars"
+) -> Cost:
+    """Tiers of a run that is landed in a folder, made into a lake beside it by a process of its own."""
+    places = ["--lake", f"{folder}/{lake}", "--landing", f"{folder}/landing", "--engine", engine]
+    which = [] if run_id is None else ["--run", run_id]
+    return measured([sys.executable, "-m", "benchmarks.tier", *names, *places, *which])
 
 
 def peak_bytes() -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import TIERS
 from benchmarks.inputs import landed, trace
-from benchmarks.measuring import CACHE, Cost, measured, median, spread, table
+from benchmarks.measuring import CACHE, Cost, measured, median, spread, table, tiers
 
 if TYPE_CHECKING:
     from benchmarks.inputs import Trace
@@ -87,7 +87,7 @@ def _ours(chosen: Trace) -> Cost:
     """The whole pipeline in one process, from the packed file to every gold table."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
         landed(Path(folder), chosen.path)
-        return measured([sys.executable, "-m", "benchmarks.tier", *TIERS, f"{folder}/lake", f"{folder}/landing"])
+        return tiers(folder, *TIERS)
 
 
 def _row(name: str, found: list[Cost], ours: list[Cost], chosen: Trace) -> list[str]:

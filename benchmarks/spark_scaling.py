@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 import psutil
 
 from benchmarks import TIERS
-from benchmarks.standalone import ROOT, Cluster, environment
+from benchmarks.measuring import ROOT
+from benchmarks.standalone import Cluster, environment
 from benchmarks.traces import many_ranks
 
 if TYPE_CHECKING:
@@ -99,9 +100,9 @@ def _asked(variables: dict[str, str]) -> float:
 def _tiers(home: Path, name: str, tiers: Sequence[str], cluster: Cluster | None, variables: dict[str, str]) -> None:
     for tier in tiers:
         engine = "polars" if cluster is None else "spark"
-        words = ["-m", "benchmarks.tier", tier, f"{home}/{name}/lake", f"{home}/landing"]
-        words = [sys.executable, *words]
-        variables = {**variables, "TEETOTAL_KEYRING": str(_keyring(home)), "BENCHMARK_ENGINE": engine}
+        words = ["-m", "benchmarks.tier", tier, "--lake", f"{home}/{name}/lake", "--landing", f"{home}/landing"]
+        words = [sys.executable, *words, "--engine", engine]
+        variables = {**variables, "TEETOTAL_KEYRING": str(_keyring(home))}
         began = time.perf_counter()
         with subprocess.Popen(words, cwd=ROOT, env=environment(**variables), stdout=subprocess.PIPE) as process:
             with _watched([process.pid, *([] if cluster is None else cluster.pids)]) as use:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import psutil
 import pyspark
 
+from benchmarks.measuring import ROOT
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ROOT = Path(__file__).parent.parent
 _SPARK = Path(pyspark.__file__).parent
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"

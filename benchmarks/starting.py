@@ -8,9 +8,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks import TIERS
 from benchmarks.growth import SAMPLE
 from benchmarks.inputs import landed
-from benchmarks.measuring import CACHE, ROOT, measured, spread, table
+from benchmarks.measuring import CACHE, ROOT, spread, table, tiers
 
 _COMMAND = "import sys; from pipelines.cli import main; sys.argv[0] = 'teetotal'; main()"
 _GOALS = {"--help": 0.3, "show gold.trace_summary": 1.5}
@@ -22,9 +23,7 @@ def started(repeats: int) -> str:
     rows = []
     with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
         landed(Path(folder), SAMPLE)
-        measured(
-            [sys.executable, "-m", "benchmarks.tier", "bronze", "silver", "gold", f"{folder}/lake", f"{folder}/landing"]
-        )
+        tiers(folder, *TIERS)
         for words, goal in _GOALS.items():
             command = [sys.executable, "-c", _COMMAND, "--lake", f"{folder}/lake", *words.split()]
             walls = [_wall(command) for _ in range(repeats + 1)][1:]  # the first one fills the disk's cache

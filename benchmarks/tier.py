@@ -1,12 +1,12 @@
-"""`python -m benchmarks.tier TIER… LAKE LANDING`: tiers of the one run that lies there; prints its peak in bytes."""
+"""`python -m benchmarks.tier TIER… --lake LAKE --landing LANDING`: tiers of a run; prints its peak in bytes."""
 
 from __future__ import annotations
 
+import argparse
 import json
-import os
-import sys
 
 from assets import bronze, gold, silver
+from benchmarks import TIERS
 from benchmarks.measuring import moved_bytes, peak_bytes
 from gold import kernel_breakdown, trace_summary
 from lake.engines import engine
@@ -15,14 +15,20 @@ from lake.store import Lake
 from pipelines.settings import settings
 
 
-def main(*words: str) -> None:
+def main() -> None:
     """Make the tiers' tables, and print the most memory that this took, and the answers that peers give too."""
-    *tiers, lake_path, landing_path = words
-    places = settings(lake_path, landing_path)
+    options = argparse.ArgumentParser(prog="python -m benchmarks.tier", description=__doc__)
+    options.add_argument("tiers", nargs="+", choices=TIERS)
+    options.add_argument("--lake", required=True)
+    options.add_argument("--landing", required=True)
+    options.add_argument("--run", help="which run; the first one in the landing zone if none is named")
+    options.add_argument("--engine", default="polars")
+    chosen = options.parse_args()
+    tiers, places = chosen.tiers, settings(chosen.lake, chosen.landing)
     lake, zone = Lake(places.lake, places.keyring), LandingZone(places.landing)
     run_ids, _ = zone.run_ids()
-    run_id = os.environ.get("BENCHMARK_RUN") or run_ids[0]
-    runner = engine(os.environ.get("BENCHMARK_ENGINE", "polars"), places.spark)
+    run_id = chosen.run or run_ids[0]
+    runner = engine(chosen.engine, places.spark)
     before = moved_bytes()
     if "bronze" in tiers:
         bronze.materialise(lake, zone, run_id, places.limits, executors=runner.executors)
@@ -46,4 +52,4 @@ def main(*words: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -10,17 +10,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bronze.envelope import Envelope
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
 TRACE = "kineto"
 _RANK_IN_NAME = re.compile(r"(?:rank|worker|(?:^|[-_.])r)[-_]?(\d{1,6})(?=\D|$)", re.IGNORECASE)
 
 
-class Rows(Protocol):
+class Unnamed(Protocol):
+    """A data file that has its rows and waits for its name."""
+
+    def finish(self, **values: Any) -> None: ...
+
+
+class Rows(Unnamed, Protocol):
     """A data file in the making."""
 
     def write(self, batch: pa.RecordBatch) -> None: ...
-    def finish(self, **values: Any) -> None: ...
     def discard(self) -> None: ...
 
 
@@ -45,8 +52,8 @@ class FileReport:
     envelope: Envelope = field(default_factory=Envelope)
     rank: int | None = None
     rank_source: str | None = None
-    events: Rows | None = None
-    records: dict[str, Rows] = field(default_factory=dict)
+    events: Unnamed | None = None
+    records: Mapping[str, Unnamed] = field(default_factory=dict)
 
     @property
     def is_trace(self) -> bool:

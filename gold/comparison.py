@@ -6,15 +6,45 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lake.tables import RUN_ID, Table, float64, int64, text
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from gold.pairs import Pair
 
     Values = np.ndarray[Any, np.dtype[np.float64]]
 
 VERDICTS = ("slower", "faster", "within_noise", "inconclusive")
+# What every table that compares a pair begins with.
+PAIR = (
+    RUN_ID,
+    text("baseline_run_id", "The twin without a TEE."),
+    text("regime", "Regime of the run: results are never averaged over it."),
+    text("model", "Model that was trained.", nullable=True),
+    int64("world_size", "Ranks of the job.", nullable=True, minimum=1),
+)
+NOISE_FLOOR = float64(
+    "noise_floor_fraction",
+    "Largest difference between repeats of the twin; null without repeats.",
+    nullable=True,
+    minimum=0,
+)
 _RESAMPLES = 10_000
 _SEED = 250_111_771
 _POWER = 1.959964 + 0.841621
+
+
+def begun(table: Table, pair: Pair, run: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of such a table of which only the pair is known yet."""
+    return {
+        **dict.fromkeys(table.column_names),
+        "run_id": pair.run_id,
+        "baseline_run_id": pair.baseline_run_id,
+        "regime": pair.regime,
+        "model": run["model"],
+        "world_size": run["found_world_size"] or run["world_size"],
+    }
 
 
 def compared(over: Values, under: Values) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from gold import comparison
 from gold.matched_steps import WAYS, matched_rows
 from gold.step_energy import TIMERS
-from lake.tables import RUN_ID, Table, float64, int64, text
+from lake.tables import Table, float64, int64, text
 from silver.steps import EVIDENCE
 from silver.throughput import PERIODS
 
@@ -30,11 +30,7 @@ TABLE = Table(
     grain="One row per run that claims a TEE and has a twin without one, if power or energy of either was sampled.",
     key=("run_id",),
     columns=(
-        RUN_ID,
-        text("baseline_run_id", "The twin without a TEE."),
-        text("regime", "Regime of the run: results are never averaged over it."),
-        text("model", "Model that was trained.", nullable=True),
-        int64("world_size", "Ranks of the job.", nullable=True, minimum=1),
+        *comparison.PAIR,
         text("timed_by", "Whose steps are compared: the profile's or the log's.", nullable=True, one_of=TIMERS),
         text("period", "What is compared: epochs or steps.", nullable=True, one_of=PERIODS),
         float64(
@@ -52,12 +48,7 @@ TABLE = Table(
         float64("energy_high_ratio", "Upper end.", nullable=True, minimum=0),
         float64("mean_power_w", "Median over those steps of the power of all devices.", nullable=True, minimum=0),
         float64("baseline_mean_power_w", "The same of its twin.", nullable=True, minimum=0),
-        float64(
-            "noise_floor_fraction",
-            "Largest difference between repeats of the twin; null without repeats.",
-            nullable=True,
-            minimum=0,
-        ),
+        comparison.NOISE_FLOOR,
         int64("steps_count", "Steps or epochs of which both energies are known, warm-up aside.", minimum=0),
         int64("ranks_count", "Ranks on which both are.", minimum=0),
         int64("devices_count", "Devices that were sampled in the run.", minimum=0),
@@ -68,7 +59,7 @@ TABLE = Table(
         text("reason", "Why a number is null, or what it does not say, as sentences.", nullable=True),
     ),
 )
-_BOUNDS = ("slowdown_low_ratio", "slowdown_high_ratio")
+_RATIOS = {f"slowdown_{which}": f"energy_{which}" for which in ("ratio", "low_ratio", "high_ratio")}
 _WEAKER = ("measured", "modelled", "unobservable")
 
 
@@ -81,12 +72,7 @@ def measure(
     ours, twins = (rows.to_pylist() for rows in energies)
     timer, period, both = _chosen(ours, twins)
     row: dict[str, Any] = {
-        **dict.fromkeys(TABLE.column_names),
-        "run_id": pair.run_id,
-        "baseline_run_id": pair.baseline_run_id,
-        "regime": pair.regime,
-        "model": run["model"],
-        "world_size": run["found_world_size"] or run["world_size"],
+        **comparison.begun(TABLE, pair, run),
         "devices_count": len({cell["device_id"] for cell in ours}),
         "baseline_devices_count": len({cell["device_id"] for cell in twins}),
         "steps_count": both.steps_count if both.cells else 0,
@@ -99,8 +85,8 @@ def measure(
     row |= {"timed_by": timer, "period": period, **_compared(both)}
     again = (_sums(rows, timer, period) for rows in (twins, *(table.to_pylist() for table in repeats)))
     row["noise_floor_fraction"] = comparison.floor(matched_rows(rows, rows).times("energy_j")[0] for rows in again)
-    told = {"evidence": _weakest(both), "verdict_class": _verdict(row)}
-    return pa.Table.from_pylist([{**row, **told, "reason": _reason(row, period, both)}], schema=TABLE.arrow_schema)
+    row |= {"evidence": _weakest(both), "verdict_class": _verdict(row)}
+    return pa.Table.from_pylist([{**row, "reason": _reason(row, period, both)}], schema=TABLE.arrow_schema)
 
 
 def _sums(rows: Rows, timer: str, period: str) -> Rows:
@@ -139,16 +125,14 @@ def _compared(both: Matched) -> dict[str, Any]:
         "energy_j": float(np.median(ours)),
         "baseline_energy_j": float(np.median(twins)),
         "difference_j": float(np.median(ours) - np.median(twins)),
-        "energy_ratio": found.get("slowdown_ratio"),
-        "energy_low_ratio": found.get("slowdown_low_ratio"),
-        "energy_high_ratio": found.get("slowdown_high_ratio"),
+        **{name: found.get(slowdown) for slowdown, name in _RATIOS.items()},
         "mean_power_w": float(np.median(watts)),
         "baseline_mean_power_w": float(np.median(baseline_watts)),
     }
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
-    ratios = {name: row[name.replace("slowdown", "energy")] for name in ("slowdown_ratio", *_BOUNDS)}
+    ratios = {slowdown: row[name] for slowdown, name in _RATIOS.items()}
     kind = comparison.kind({**ratios, "noise_floor_fraction": row["noise_floor_fraction"]}, row["steps_count"])
     return {"slower": "more", "faster": "less"}.get(kind, kind)
 
@@ -166,6 +150,8 @@ def _reason(row: Mapping[str, Any], noun: str, both: Matched) -> str | None:
         reasons.append("no repeat of the twin (repeat_of) gives a noise floor")
     if row["devices_count"] != row["baseline_devices_count"]:
         reasons.append("not as many devices were sampled in both")
+    if row["energy_low_ratio"] is not None and row["evidence"] == "modelled":
+        reasons.append("steps between the same readings are no samples of their own: the interval is too narrow")
     reasons += sorted({reason for cell in both.cells for one in cell for reason in one["reasons"]})
     return "; ".join(reasons) or None
 

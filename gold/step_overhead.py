@@ -11,7 +11,7 @@ from gold import comparison
 from gold.comparison import VERDICTS
 from gold.matched_steps import WAYS, matched
 from gold.toll_breakdown import dominant
-from lake.tables import RUN_ID, Table, float64, int64, text
+from lake.tables import Table, float64, int64, text
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
@@ -26,11 +26,7 @@ TABLE = Table(
     grain="One row per run that claims a TEE and has a twin without one.",
     key=("run_id",),
     columns=(
-        RUN_ID,
-        text("baseline_run_id", "The twin without a TEE."),
-        text("regime", "Regime of the run: results are never averaged over it."),
-        text("model", "Model that was trained.", nullable=True),
-        int64("world_size", "Ranks of the job.", nullable=True, minimum=1),
+        *comparison.PAIR,
         int64(
             "step_ns",
             "Median step of the run, over steps of the median over ranks, rounded down.",
@@ -49,12 +45,7 @@ TABLE = Table(
         float64("slowdown_high_ratio", "Upper end.", nullable=True, minimum=0),
         float64("time_increase_fraction", "Ratio less 1: a step takes that much longer.", nullable=True),
         float64("throughput_loss_fraction", "1 less 1/ratio: that much less is done in the same time.", nullable=True),
-        float64(
-            "noise_floor_fraction",
-            "Largest difference between repeats of the twin; null without repeats.",
-            nullable=True,
-            minimum=0,
-        ),
+        comparison.NOISE_FLOOR,
         float64(
             "detectable_fraction",
             "Smallest difference that so many steps could show (80 % power); null below 3 steps.",
@@ -81,12 +72,7 @@ def measure(
     both = matched(tee, baseline)
     ours, twins = both.times()
     row: dict[str, Any] = {
-        **dict.fromkeys(TABLE.column_names),
-        "run_id": pair.run_id,
-        "baseline_run_id": pair.baseline_run_id,
-        "regime": pair.regime,
-        "model": run["model"],
-        "world_size": run["found_world_size"] or run["world_size"],
+        **comparison.begun(TABLE, pair, run),
         "steps_count": both.steps_count,
         "ranks_count": both.ranks_count,
         "matched_by": both.matched_by,

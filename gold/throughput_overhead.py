@@ -15,7 +15,7 @@ import pyarrow as pa
 from gold import comparison
 from gold.comparison import VERDICTS
 from gold.matched_steps import WAYS, Matched, matched_rows
-from lake.tables import RUN_ID, Table, float64, int64, text
+from lake.tables import Table, float64, int64, text
 from silver.steps import EVIDENCE
 from silver.throughput import PERIODS
 
@@ -36,11 +36,7 @@ TABLE = Table(
     grain="One row per run that claims a TEE and has a twin without one, if either has a training log.",
     key=("run_id",),
     columns=(
-        RUN_ID,
-        text("baseline_run_id", "The twin without a TEE."),
-        text("regime", "Regime of the run: results are never averaged over it."),
-        text("model", "Model that was trained.", nullable=True),
-        int64("world_size", "Ranks of the job.", nullable=True, minimum=1),
+        *comparison.PAIR,
         text("period", "What is compared: epochs or steps.", nullable=True, one_of=PERIODS),
         text(
             "compared_by",
@@ -76,12 +72,7 @@ TABLE = Table(
         float64("slowdown_high_ratio", "Upper end.", nullable=True, minimum=0),
         float64("time_increase_fraction", "Ratio less 1: training takes that much longer.", nullable=True),
         float64("throughput_loss_fraction", "1 less 1/ratio: that much less is done in the same time.", nullable=True),
-        float64(
-            "noise_floor_fraction",
-            "Largest difference between repeats of the twin; null without repeats.",
-            nullable=True,
-            minimum=0,
-        ),
+        comparison.NOISE_FLOOR,
         float64(
             "detectable_fraction",
             "Smallest difference that so many periods could show (80 % power); null below 3 periods.",
@@ -122,12 +113,7 @@ def measure(
     ours, twins = (log.to_pylist() for log in logs)
     chosen = _chosen(ours, twins)
     row: dict[str, Any] = {
-        **dict.fromkeys(TABLE.column_names),
-        "run_id": pair.run_id,
-        "baseline_run_id": pair.baseline_run_id,
-        "regime": pair.regime,
-        "model": runs[0]["model"],
-        "world_size": runs[0]["found_world_size"] or runs[0]["world_size"],
+        **comparison.begun(TABLE, pair, runs[0]),
         "periods_count": chosen.both.steps_count,
         "ranks_count": chosen.both.ranks_count,
         "matched_by": chosen.both.matched_by,

@@ -76,13 +76,6 @@ class Adopted:
         self._stage = stage
         self._closed = closed
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Never asked for: the rows are written."""
-        raise NotImplementedError(f"{batch.num_rows} rows for a file that is closed")
-
     def finish(self, **values: Any) -> None:
         """Name the file."""
         self._stage.take(self._closed, values)
-
-    def discard(self) -> None:
-        """Leave the file unnamed: it goes with the stage."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from assets.making import TIERS
+from benchmarks.measuring import ROOT, tiers
 from bronze import trace_events
 from gold import pairs
 from lake.landing_zone import LandingZone
@@ -25,7 +22,6 @@ from tests.small_runs import OFF, TEE, trace
 if TYPE_CHECKING:
     from lake.tables import Table
 
-ROOT = Path(__file__).parents[2]
 RUN = "resnet50-native-w2"
 
 
@@ -49,10 +45,7 @@ class Measured:
 
     def tier(self, tier: str, run_id: str) -> dict[str, int]:
         """Bytes that one tier of a run asked for and wrote, in a process of its own."""
-        words = [sys.executable, "-m", "benchmarks.tier", tier, str(self.home / "lake"), str(self.home / "landing")]
-        environment = {**os.environ, "BENCHMARK_RUN": run_id}
-        done = subprocess.run(words, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
-        told: dict[str, int] = json.loads(done.stdout)
+        told: dict[str, int] = tiers(self.home, tier, run_id=run_id).told
         return told
 
     def files(self, table: Table, run_id: str) -> list[Path]:

@@ -166,7 +166,7 @@ def _peak_bytes(folder: Path, events: int) -> int:
             file.write((",\n  " if number else "") + _EVENT % number)
         file.write("\n  ]}")
     (run / "run.toml").write_text("")
-    words = ["-m", "benchmarks.tier", "bronze", str(folder / "lake"), str(folder / "landing")]
+    words = ["-m", "benchmarks.tier", "bronze", "--lake", str(folder / "lake"), "--landing", str(folder / "landing")]
     small = {**os.environ, "TEETOTAL_SHARD_BYTES": str(1 << 20)}
     done = subprocess.run([sys.executable, *words], cwd=_ROOT, env=small, check=True, capture_output=True)
     peak: int = json.loads(done.stdout)["peak_bytes"]

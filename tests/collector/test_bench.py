@@ -83,6 +83,16 @@ def test_steps_without_the_profiler_are_compared_by_the_loops_own_clock(recorded
     assert kept.group_by("rank").len().sort("rank").rows() == [(0, 2), (1, 2), (2, 2)]
 
 
+def test_backward_goes_on_while_the_ring_reduces_a_bucket(recorded: Recorded) -> None:
+    events = recorded.rows("bronze.trace_events", CAPPED).filter(pl.col("rank") == 0, pl.col("phase") == "X")
+    hooks = events.filter(pl.col("name").str.starts_with("tee::all_reduce#"))
+    backward = events.filter(pl.col("name").str.starts_with("autograd::engine::evaluate_function"))
+    assert set(hooks["thread_id"]).isdisjoint(backward["thread_id"])
+    ends = pl.col("ts_ns") + pl.col("duration_ns")
+    beside = hooks.join_where(backward, pl.col("ts_ns") < pl.col("ts_ns_right"), pl.col("ts_ns_right") < ends)
+    assert beside.height > 0, "no function of backward began while a bucket was on its way"
+
+
 def test_a_sealed_run_and_its_twin_are_a_pair_with_a_noise_floor(recorded: Recorded) -> None:
     (pair,) = recorded.rows("gold.pairs", SEALED).to_dicts()
     assert (pair["baseline_run_id"], pair["paired_by"], pair["caveat"], pair["reason"]) == (

@@ -55,7 +55,8 @@ def test_devices_of_a_step_are_added_and_one_that_is_not_known_makes_it_unknown(
 def test_a_model_on_either_side_makes_the_answer_a_model_and_says_why() -> None:
     row = compared(energies(10, 12), energies(10, 12, evidence="modelled", reason="a line"))
     assert (row["verdict_class"], row["evidence"]) == ("within_noise", "modelled")
-    assert row["reason"] == "no repeat of the twin (repeat_of) gives a noise floor; a line"
+    narrow = "steps between the same readings are no samples of their own: the interval is too narrow"
+    assert row["reason"] == f"no repeat of the twin (repeat_of) gives a noise floor; {narrow}; a line"
 
 
 def test_warm_up_is_left_out_and_the_clock_that_knows_more_steps_is_taken() -> None:

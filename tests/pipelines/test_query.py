@@ -12,17 +12,14 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from assets.bronze import materialise
 from assets.catalogue import TABLES
-from bronze.limits import Limits
 from lake.errors import EvidenceRejected, SourceUnavailable
-from lake.identity import MANIFEST
-from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
 from lake.tables import Kind
 from pipelines.cli import main
 from pipelines.query import parameters, query
+from tests.pipelines.two_runs import bring_two
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,23 +29,13 @@ if TYPE_CHECKING:
 
     from lake.tables import Table
 
-_TRACE = (
-    b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": %d},'
-    b' {"ph": "X", "cat": "kernel", "name": "l", "pid": 0, "tid": 7, "ts": 5, "dur": 1}]}'
-)
-
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Two runs in a lake that no test changes: a kernel of 2 µs in one, of 3 µs in the other, of 1 µs in both."""
     root = tmp_path_factory.mktemp("shared")
-    lake, zone = Lake(Place.of(root / "lake")), LandingZone(Place.of(root / "landing"))
-    for run_id, microseconds in (("a", 2), ("007", 3)):
-        directory = root / "landing" / run_id
-        directory.mkdir(parents=True)
-        (directory / MANIFEST).write_text('regime = "cc_off"\n')
-        (directory / "rank0.json").write_bytes(_TRACE % microseconds)
-        materialise(lake, zone, run_id, Limits())
+    lake = Lake(Place.of(root / "lake"))
+    bring_two(root, lake)
     return lake
 
 

@@ -9,15 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from assets import silver
-from assets.bronze import materialise
 from assets.catalogue import TABLES
-from bronze.limits import Limits
 from lake.cluster import Cluster
 from lake.engines import PolarsEngine
 from lake.errors import EvidenceRejected
-from lake.identity import MANIFEST
 from lake.keyring import KeyringFile
-from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
 from pipelines.cli import main
@@ -25,6 +21,7 @@ from pipelines.query import query
 from pipelines.spark_query import spark_query
 from pipelines.spark_text import looked_at
 from tests.pipelines.test_injection import PAYLOADS
+from tests.pipelines.two_runs import bring_two
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,23 +29,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_TRACE = (
-    b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": %d},'
-    b' {"ph": "X", "cat": "kernel", "name": "l", "pid": 0, "tid": 7, "ts": 5, "dur": 1}]}'
-)
-
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs: a kernel of 2 µs in one, of 3 µs in the other, of 1 µs in both; a file that is none of the lake's."""
     root = tmp_path_factory.mktemp("spark-query")
-    lake, zone = _lake(root), LandingZone(Place.of(root / "landing"))
-    for run_id, microseconds in (("a", 2), ("007", 3)):
-        directory = root / "landing" / run_id
-        directory.mkdir(parents=True)
-        (directory / MANIFEST).write_text('regime = "cc_off"\nowner = "ada"\n')
-        (directory / "rank0.json").write_bytes(_TRACE % microseconds)
-        materialise(lake, zone, run_id, Limits())
+    lake = _lake(root)
+    bring_two(root, lake, 'regime = "cc_off"\nowner = "ada"\n')
     silver.materialise(lake, "a", PolarsEngine())
     (root / "canary.csv").write_text("tweet\n")
     return root

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.standalone import ROOT, free_port
+from benchmarks.measuring import ROOT
+from benchmarks.standalone import free_port
 from lake.errors import ContractBroken
 from pipelines.settings import settings
 

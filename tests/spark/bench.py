@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assets.catalogue import TABLES
-from benchmarks.standalone import ROOT, environment
+from benchmarks.measuring import ROOT
+from benchmarks.standalone import environment
 from lake.keyring import KeyringFile
 from lake.places import Place
 from lake.store import Lake

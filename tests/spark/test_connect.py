@@ -6,7 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from benchmarks.standalone import ROOT, environment
+from benchmarks.measuring import ROOT
+from benchmarks.standalone import environment
 from tests.spark.bench import PATIENCE_S, of
 
 if TYPE_CHECKING:
