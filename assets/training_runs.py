@@ -25,6 +25,8 @@ _FAULTS_TOLD = 5
 RETRIES = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 # Nobody else writes while one writes: two launches never meet in one partition.
 POOL = "lake_writer"
+# What becomes of a stop in the middle of DuckDB's work, whoever asked it.
+_STOPPED_QUERY = "Query interrupted"
 OWN_TABLES = tuple(table for tables in TIERS.values() for table in tables)
 TABLES = (*OWN_TABLES, *gold.PAIR_TABLES)
 
@@ -58,16 +60,24 @@ def training_runs(
         yield from _Launch(context, config, workplace).work()
 
 
+class Stopped(dg.DagsterExecutionInterruptedError, dg.DagsterError):
+    """Someone stopped the launch. Dagster retries an interruption like any failure, but not an error of its own."""
+
+
 @contextmanager
 def retried_if_transient() -> Iterator[None]:
-    """Let Dagster try again what may mend by itself, and nothing else: it would retry any exception."""
+    """Let Dagster try again what may mend by itself, and nothing else: it would retry any exception, a stop too."""
     try:
         yield
     except dg.Failure:
         raise
-    except LakeError as error:
-        raise dg.Failure(str(error), allow_retries=error.is_transient) from error
+    except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError) as error:
+        raise Stopped from error
     except Exception as error:
+        if _STOPPED_QUERY in str(error):
+            raise Stopped from error
+        if isinstance(error, LakeError):
+            raise dg.Failure(str(error), allow_retries=error.is_transient) from error
         raise dg.Failure(f"{type(error).__name__}: {error}", allow_retries=False) from error
 
 
