@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,8 @@ def materialise(
             landed = land_on(executors, zone, run_id, stages, limits, progress, keys)
         if seen(zone, run_id, keys) != mark:
             raise SourceUnavailable(f"run {run_id} changed while it was read", "run it again when it is at rest")
-        written = [lake.commit(stage, landed.made_from) for stage in stages.values()]
+        with ThreadPoolExecutor(thread_name_prefix="commit") as pool:  # most of a commit is waiting for the disk
+            written = list(pool.map(lambda stage: lake.commit(stage, landed.made_from), stages.values()))
     written.append(lake.replace(source_files.TABLE, run_id, landed.source_files, landed.made_from))
     written.append(lake.replace(runs.TABLE, run_id, landed.runs, landed.made_from, seen=mark))
     return written

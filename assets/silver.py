@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -78,7 +79,7 @@ TABLES = (
 )
 # Raise with every change of what a transform makes of the same rows: every run is then conformed again.
 TRANSFORMS_VERSION = 6
-CHUNK_EVENTS = 125_000
+CHUNK_EVENTS = 62_500
 _SIGNS = {"kept": 1, "merged": 1, "rejected": 1, "split": -1, "flagged": 0}
 
 
@@ -148,12 +149,16 @@ class Conforming:
 
     def materialise(self) -> list[Written]:
         """Every table in this process, the large ones chunk by chunk, the small ones kept at hand for what follows."""
-        written = {}
-        for table in (table for wave in WAVES for table in wave):
-            with self._lake.stage(table, self._run_id) as stage:
-                self.fill(stage, self._chunks if table in _LARGE else [])
-                written[table.name] = self._lake.commit(stage, self.made_from)
-        return [written[table.name] for table in TABLES]
+        written: dict[str, Written] = {}
+        with ThreadPoolExecutor(self._engine.tables_at_once, thread_name_prefix="silver") as pool:
+            for wave in WAVES:
+                written |= {one.table: one for one in pool.map(self._made_now, wave)}
+        return [written[table.full_name] for table in TABLES]
+
+    def _made_now(self, table: Table) -> Written:
+        with self._lake.stage(table, self._run_id) as stage:
+            self.fill(stage, self._chunks if table in _LARGE else [])
+            return self._lake.commit(stage, self.made_from)
 
     def waves(self) -> list[list[tuple[Table, list[tuple[Chunk, ...]]]]]:
         """What executors are told to make: large tables by their ranks, so that a rank is read once, others whole."""
@@ -167,13 +172,13 @@ class Conforming:
         """Put a table's rows on a stage: the given chunks of a large one, a small one whole."""
         if stage.table == spans.TABLE:
             known = (self._sources, self._runs, self._small(steps.TABLE), self._small(clock_offsets.TABLE))
-            self._filled(stage, (spans.conform(share, *known) for share in self._shares(plan, stage)))
+            shares = (spans.conform(share, *known) for share in self._shares(plan, stage))
+            self._filled(stage, (self._engine.rows(share, is_small=True) for share in shares))
         elif stage.table == crossings.TABLE:
             intervals, together = self._read(spans.TABLE), self._small(collectives.TABLE)
             whole = {chunk.ranks: chunk for chunk in plan}.values()
-            self._filled(
-                stage, (crossings.conform(chunk.of(intervals), chunk.of(together), self._runs) for chunk in whole)
-            )
+            found = (crossings.conform(chunk.of(intervals), chunk.of(together), self._runs) for chunk in whole)
+            self._filled(stage, map(self._engine.rows, found))
         else:
             rows = self._engine.rows(self._plan(stage.table))
             if stage.table == rule_counts.TABLE:
@@ -278,9 +283,9 @@ class Conforming:
         """A small table, read once."""
         return self._engine.wrap(self._engine.rows(self._read(table)))
 
-    def _filled(self, stage: Stage, frames: Iterable[Frame]) -> None:
-        """Run plans one after another, the next while the last is written."""
-        for rows in ahead((self._engine.rows(frame) for frame in frames), most=1):
+    def _filled(self, stage: Stage, found: Iterable[pa.Table]) -> None:
+        """Write rows share by share, while the next are made."""
+        for rows in ahead(found, most=1):
             self._lake.add(stage, rows)
 
 

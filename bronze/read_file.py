@@ -22,6 +22,9 @@ from lake.places import reaching
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import pyarrow as pa
+
+    from bronze.careful_cut import Stretch
     from bronze.file_report import FileReport, Rows
     from bronze.formats import Format
     from bronze.limits import Limits
@@ -196,11 +199,11 @@ def _read_once(
     inflated = Inflated(source, desk.limits, fetched.blocks)
     reader = KinetoReader(ahead(inflated), desk.limits, lambda: _base_in_tail(fetched, desk.limits), base_ns=base_ns)
     try:
-        for batch in reader:
+        for batch, found, landed in ahead(_shards(reader), most=1):
             events.write(batch)
-            if reader.has_many_unreadable:
-                stretches.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))
-            desk.progress(report.name, source.bytes, reader.events_count)
+            if found:
+                stretches.write(unreadable.rows(fetched.sha256, found))
+            desk.progress(report.name, source.bytes, landed)
     except NotATrace:
         if inflated.fault and not inflated.total_bytes:
             raise EvidenceRejected(f"{inflated.fault}, and nothing can be got out of it") from None
@@ -217,6 +220,12 @@ def _read_once(
     report.base_ns = reader.base_ns
     report.envelope = reader.envelope
     return reader
+
+
+def _shards(reader: KinetoReader) -> Iterator[tuple[pa.RecordBatch, list[Stretch], int]]:
+    """Rows, unreadable stretches where many have gathered, and events so far: decoded while the last is written."""
+    for batch in reader:
+        yield batch, reader.take_unreadable() if reader.has_many_unreadable else [], reader.events_count
 
 
 class _Counted:

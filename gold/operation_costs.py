@@ -5,7 +5,7 @@ from __future__ import annotations
 import narwhals as nw
 
 from gold.percentiles import medians
-from lake.frames import Frame, fraction, numbered, sentences, shaped
+from lake.frames import Frame, flag, fraction, numbered, sentences, shaped
 from lake.tables import RUN_ID, Table, float64, int64, text
 from silver.spans import DIRECTIONS, MEMORIES
 from silver.steps import EVIDENCE
@@ -58,16 +58,20 @@ TABLE = Table(
 )
 _KEYS = ("run_id", *TABLE.key)
 _CALLS = ("cuda_runtime", "cuda_driver")
+_SUMS = ("_bytes", "_known", "_queued")
 _MOST_BYTES = 1 << 40
 _INT = nw.Int64
 
 
 def measure(spans: Frame) -> Frame:
     """Time a copy on the GPU and its call on the host apart: under CC the seal is paid in the call, which may queue."""
-    columns = [*_KEYS, "duration_ns", "_bytes", "_queued"]
+    columns = [*_KEYS, "duration_ns", *_SUMS]
     copies = _copies(spans)
-    work = nw.concat([part.select(columns) for part in (_calls(spans), copies, _copy_calls(copies))])
-    found = medians(work, _KEYS, "duration_ns").join(_sizes(work), on=list(_KEYS), how="left")
+    parts = [_calls(spans), copies, _copy_calls(copies)]
+    work = nw.concat([part.with_columns(_known=flag(~nw.col("_bytes").is_null())).select(columns) for part in parts])
+    found = medians(work, _KEYS, "duration_ns", _SUMS)
+    is_whole = nw.col("_known") == nw.col("operations_count")
+    found = found.with_columns(payload_bytes=nw.when(is_whole).then(nw.col("_bytes")))
     is_queued = nw.col("_queued") > 0
     is_few = nw.col("median_low_ns").is_null()
     is_call = nw.col("operation") == "copy_call"
@@ -126,18 +130,4 @@ def _copy_calls(copies: Frame) -> Frame:
     )
     return called.filter(nw.col("_together") == 1).with_columns(
         operation=nw.lit("copy_call"), duration_ns=nw.col("launch_duration_ns")
-    )
-
-
-def _sizes(work: Frame) -> Frame:
-    """The bytes of each kind, where every one of them is known."""
-    sums = work.group_by(*_KEYS).agg(
-        _all=nw.len().cast(_INT),
-        _known=nw.col("_bytes").count().cast(_INT),
-        _sum=nw.col("_bytes").sum().cast(_INT),
-        _queued=nw.col("_queued").sum().cast(_INT),
-    )
-    is_whole = nw.col("_known") == nw.col("_all")
-    return sums.with_columns(payload_bytes=nw.when(is_whole).then(nw.col("_sum"))).select(
-        *_KEYS, "payload_bytes", "_queued"
     )

@@ -28,6 +28,8 @@ class Engine(Protocol):
     name: str
     # Other machines that a tier's work can be handed out to; none where all of it is done in this process.
     executors: Executors | None
+    # How many tables a tier may make side by side.
+    tables_at_once: int
 
     def read(self, lake: Lake, table: Table, run_ids: Sequence[str]) -> Frame:
         """Some runs of a table."""
@@ -37,8 +39,8 @@ class Engine(Protocol):
         """Rows at hand, as a frame that can be joined with what was read."""
         ...
 
-    def rows(self, frame: Frame) -> pa.Table:
-        """Run the plan."""
+    def rows(self, frame: Frame, *, is_small: bool = False) -> pa.Table:
+        """Run the plan; `is_small` says that all of its inputs fit memory at once."""
         ...
 
 
@@ -47,6 +49,7 @@ class PolarsEngine:
 
     name = "polars"
     executors: Executors | None = None
+    tables_at_once = 2
 
     def read(self, lake: Lake, table: Table, run_ids: Sequence[str]) -> Frame:
         """A lazy scan of the table's files."""
@@ -58,12 +61,12 @@ class PolarsEngine:
 
         return nw.from_native(pl.DataFrame(rows).lazy())
 
-    def rows(self, frame: Frame) -> pa.Table:
-        """Run the plan in batches, on all cores."""
+    def rows(self, frame: Frame, *, is_small: bool = False) -> pa.Table:
+        """Run the plan on all cores, in batches unless its inputs are small: whole columns then take less of both."""
         from polars.exceptions import PolarsError
 
         try:
-            return frame.to_native().collect(engine="streaming").to_arrow()
+            return frame.to_native().collect(engine="in-memory" if is_small else "streaming").to_arrow()
         except PolarsError as error:
             raise _broken(self.name, error) from error
 
@@ -73,6 +76,7 @@ class DuckDBEngine:
 
     name = "duckdb"
     executors: Executors | None = None
+    tables_at_once = 1  # a connection is one thread's
 
     def __init__(self) -> None:
         self._connection = all_cores()
@@ -85,7 +89,7 @@ class DuckDBEngine:
         """A relation over the same memory."""
         return nw.from_native(self._connection.from_arrow(rows))
 
-    def rows(self, frame: Frame) -> pa.Table:
+    def rows(self, frame: Frame, *, is_small: bool = False) -> pa.Table:  # noqa: ARG002 - DuckDB decides for itself
         """Run the query."""
         try:
             return frame.collect("pyarrow").to_native()

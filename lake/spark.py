@@ -25,6 +25,7 @@ class SparkEngine:
     """A tier is handed out to executors where they can reach the lake (docs/decisions/0014); frames are Spark's own."""
 
     name = "spark"
+    tables_at_once = 1
 
     def __init__(self, session: SparkSession | None = None, cluster: Cluster | None = None) -> None:
         chosen = cluster or Cluster()
@@ -44,7 +45,7 @@ class SparkEngine:
         """Rows shipped to the session, in one piece: Spark 4.3 drops all that comes after an empty chunk."""
         return nw.from_native(self._session.createDataFrame(rows.combine_chunks()))
 
-    def rows(self, frame: Frame) -> pa.Table:
+    def rows(self, frame: Frame, *, is_small: bool = False) -> pa.Table:  # noqa: ARG002 - Spark decides for itself
         """Run the plan."""
         from pyspark.errors import PySparkException
 

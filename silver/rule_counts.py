@@ -38,6 +38,11 @@ _FLAGS = {
 }
 
 
+_SORTS = ("pattern", "is_gpu", *_FLAGS.values(), "_is_reported", "_is_directed")
+_MARKS = ("_is_split", "_is_session_clock", "_is_rounded", "_has_fate")
+_ONE = nw.lit(1).cast(nw.Int64)
+
+
 def conform(
     events: Frame,
     sources: Frame,
@@ -47,44 +52,63 @@ def conform(
     rejects: Frame,
 ) -> Frame:
     """Count what every rule did, each from the table that its effect left behind, never as a remainder."""
-    no_intervals = judged(events, sources).filter(nw.col("rule").is_in(NO_INTERVALS))
-    duplicates = spans.filter(nw.col("duplicates_count") > 0)
+    settled, marked, kept = _settled(events, sources), _marked(events), _kept(spans)
+    is_hidden = (PATTERNS.kind("pattern") == "copy") & nw.col("_is_reported") & ~nw.col("_is_directed")
     counts = [
-        _count(no_intervals, "merged", nw.col("rule")),
-        duplicates.group_by("source_sha256")
-        .agg(events_count=nw.col("duplicates_count").sum().cast(nw.Int64))
+        _count(settled, "merged", nw.col("rule")),
+        kept.filter(nw.col("_duplicates") > 0)
+        .group_by("source_sha256")
+        .agg(events_count=nw.col("_duplicates").sum().cast(nw.Int64))
         .with_columns(effect=nw.lit("merged"), rule=nw.lit("duplicate"))
         .select(*_BY, "events_count"),
-        _count(rejects.filter(nw.col("level") == "event"), "rejected", nw.col("rule")),
-        _count(spans, "kept", nw.col("pattern")),
-        _count(spans.filter(nw.col("pattern") == UNKNOWN_ON_GPU), "flagged", nw.lit(UNKNOWN_ON_GPU)),
+        _count(rejects.filter(nw.col("level") == "event").with_columns(_events=_ONE), "rejected", nw.col("rule")),
+        _count(kept, "kept", nw.col("pattern")),
+        _count(kept.filter(nw.col("pattern") == UNKNOWN_ON_GPU), "flagged", nw.lit(UNKNOWN_ON_GPU)),
+        _count(kept.filter(is_hidden), "flagged", nw.lit("hidden_copy")),
+        *(_count(kept.filter(nw.col(column)), "flagged", nw.lit(rule)) for rule, column in _FLAGS.items()),
         _count(
-            spans.filter(
-                nw.col("kind") == "copy", ~nw.col("reported_direction").is_null(), nw.col("direction").is_null()
-            ),
+            steps.filter(nw.col("is_warmup"), ~nw.col("source_sha256").is_null()).with_columns(_events=_ONE),
             "flagged",
-            nw.lit("hidden_copy"),
+            nw.lit("warmup_step"),
         ),
-        *(_count(spans.filter(nw.col(column)), "flagged", nw.lit(rule)) for rule, column in _FLAGS.items()),
-        _count(steps.filter(nw.col("is_warmup"), ~nw.col("source_sha256").is_null()), "flagged", nw.lit("warmup_step")),
-        _count(events.filter(nw.col("_is_split")), "split", nw.lit("launch_and_kernel")),
-        _count(
-            events.filter(nw.col("_is_session_clock"), nw.col("_fate").is_null()), "flagged", nw.lit("session_clock")
-        ),
-        _count(events.filter(nw.col("_is_rounded"), nw.col("_fate").is_null()), "flagged", nw.lit("rounded_size")),
-        _modes(sources, runs, spans),
+        _count(marked.filter(nw.col("_is_split")), "split", nw.lit("launch_and_kernel")),
+        _count(marked.filter(nw.col("_is_session_clock") & ~nw.col("_has_fate")), "flagged", nw.lit("session_clock")),
+        _count(marked.filter(nw.col("_is_rounded") & ~nw.col("_has_fate")), "flagged", nw.lit("rounded_size")),
+        _modes(sources, runs, kept),
     ]
     files = sources.filter(nw.col("outcome") == "kept").select("run_id", "source_sha256", "rank")
     found = nw.concat(counts).join(files, on="source_sha256", how="left")
     return shaped(found.with_columns(sentence=_sentence()), TABLE)
 
 
-def _count(rows: Frame, effect: str, rule: nw.Expr) -> Frame:
-    named = rows.with_columns(effect=nw.lit(effect), rule=rule)
-    return named.group_by(*_BY).agg(events_count=nw.len()).with_columns(nw.col("events_count").cast(nw.Int64))
+def _settled(events: Frame, sources: Frame) -> Frame:
+    """How many events each rule that makes no interval settled."""
+    found = judged(events, sources).filter(nw.col("rule").is_in(NO_INTERVALS))
+    return found.group_by("source_sha256", "rule").agg(_events=nw.len().cast(nw.Int64))
 
 
-def _modes(sources: Frame, runs: Frame, spans: Frame) -> Frame:
+def _marked(events: Frame) -> Frame:
+    """How many events bear which of the marks that readers of Nsight's reports leave."""
+    marks = events.with_columns(_has_fate=~nw.col("_fate").is_null())
+    return marks.group_by("source_sha256", *_MARKS).agg(_events=nw.len().cast(nw.Int64))
+
+
+def _kept(spans: Frame) -> Frame:
+    """The spans, as many as there are of each sort: all that is counted of them is counted from these few rows."""
+    sorts = spans.with_columns(
+        _is_reported=~nw.col("reported_direction").is_null(), _is_directed=~nw.col("direction").is_null()
+    )
+    return sorts.group_by("source_sha256", *_SORTS).agg(
+        _events=nw.len().cast(nw.Int64), _duplicates=nw.col("duplicates_count").sum().cast(nw.Int64)
+    )
+
+
+def _count(sorts: Frame, effect: str, rule: nw.Expr) -> Frame:
+    named = sorts.with_columns(effect=nw.lit(effect), rule=rule)
+    return named.group_by(*_BY).agg(events_count=nw.col("_events").sum().cast(nw.Int64))
+
+
+def _modes(sources: Frame, runs: Frame, kept: Frame) -> Frame:
     """What the run's mode means for all events of a file: devtools (R3), and GPU rows that CC hides (R4)."""
     one = nw.lit(1).cast(nw.Int64)
     is_nsys = nw.col("format").is_in(NSYS_FORMATS)
@@ -98,10 +122,10 @@ def _modes(sources: Frame, runs: Frame, spans: Frame) -> Frame:
         effect=nw.lit("flagged"), rule=nw.lit("devtools")
     )
     # Nsight's reports lie in several files: one of them is blind only if its whole rank is.
-    seeing = spans.filter(nw.col("is_gpu"))
-    blind = files.filter(nw.col("cc_mode") == "on")
-    blind = blind.join(seeing.select("source_sha256").unique(), on="source_sha256", how="anti")
-    seeing = seeing.select("run_id", "rank").unique().with_columns(_sees=nw.lit(1))
+    seeing = kept.filter(nw.col("is_gpu")).select("source_sha256").unique()
+    blind = files.filter(nw.col("cc_mode") == "on").join(seeing, on="source_sha256", how="anti")
+    ranks = seeing.join(files, on="source_sha256", how="inner").select("run_id", "rank").unique()
+    seeing = ranks.with_columns(_sees=nw.lit(1))
     blind = blind.join(seeing, on=["run_id", "rank"], how="left").filter(~is_nsys | nw.col("_sees").is_null())
     blind = blind.with_columns(effect=nw.lit("flagged"), rule=nw.lit("no_gpu_rows"), events_count=one)
     return nw.concat([tools.select(*_BY, "events_count"), blind.select(*_BY, "events_count")])
