@@ -104,7 +104,7 @@ def _kept(
 
     result = bench.validate(suites.suite(table.full_name, judged))
     counts = dict(_counts(table, result))
-    page = None if docs is None else _write(docs, table, run_ids, suites.page(result, _named(run_ids)))
+    page = None if docs is None else _write(docs, table, run_ids, suites.page(result, _named(run_ids), bench.name))
     held = []
     for rule in judged:
         rows_count, count = counts[rule.name]

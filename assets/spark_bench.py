@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from great_expectations.core.metric_domain_types import MetricDomainTypes
 from great_expectations.core.metric_function_types import MetricPartialFunctionTypes
 from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
@@ -110,7 +111,7 @@ class SparkBench:
         """Lay the files of some runs before Spark, with the kinds that the files have, not those they should have."""
         rows: DataFrame = SparkEngine(self._session).read(lake, table, run_ids).to_native()
         declared = _kinds(rows.schema)
-        for path in _layouts(lake, table, run_ids):
+        for path in _odd_files(lake, table, run_ids):
             there = {field.name: field for field in self._session.read.parquet(path).schema}
             if not there.keys() >= set(table.file_schema.names):
                 raise ContractBroken("a data file does not have all declared columns")
@@ -149,15 +150,18 @@ def _kinds(schema: StructType) -> list[dict[str, str]]:
     return [{"name": name, "type": DUCKDB_KINDS.get(kind, kind)} for name, kind in words]
 
 
-def _layouts(lake: Lake, table: Table, run_ids: Sequence[str] | None) -> Iterator[str]:
-    """One file of each layout that the files have: Spark itself would ask one file, and take the others for alike."""
-    if not lake.files(table, run_ids):
-        return
+def _odd_files(lake: Lake, table: Table, run_ids: Sequence[str] | None) -> Iterator[str]:
+    """One file of each layout that is not the declared one; Spark itself asks one file and takes the rest for alike."""
     wanted = None if run_ids is None else pc.field("run_id").isin(pa.array(run_ids, pa.string()))
-    seen = set()
+    seen = {_layout(table.file_schema)}
     with reaching(f"{lake.uri(table)} could not be read"):
         for fragment in lake.dataset(table).get_fragments(wanted):
-            layout = tuple((field.name, str(field.type)) for field in fragment.physical_schema)
-            if layout not in seen:
+            layout = _layout(fragment.physical_schema)
+            # A table without a file has fragments, but none of a file.
+            if layout not in seen and isinstance(fragment, ds.FileFragment):
                 seen.add(layout)
                 yield f"{lake.uri(table)}/{fragment.path}"
+
+
+def _layout(schema: pa.Schema) -> frozenset[tuple[str, str]]:
+    return frozenset((field.name, str(field.type)) for field in schema)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import great_expectations as gx
+from great_expectations.core.batch_spec import BatchSpec
 from great_expectations.core.run_identifier import RunIdentifier
 from great_expectations.data_context.types.base import (
     DataContextConfig,
@@ -128,9 +129,11 @@ def _expectation(rule: Rule) -> RuleIsKept:
     )
 
 
-def page(result: ExpectationSuiteValidationResult, run_ids: str) -> str:
+def page(result: ExpectationSuiteValidationResult, run_ids: str, engine: str) -> str:
     """A result as a page of the Data Docs that fetches nothing: what it would load from elsewhere could read it."""
     result.meta["run_id"] = RunIdentifier(run_name=run_ids, run_time=datetime.now(UTC))
+    # Not how each engine calls its batch.
+    result.meta["batch_spec"] = BatchSpec(data_asset_name=result.suite_name, engine=engine)
     text: str = DefaultJinjaPageView().render(  # type: ignore[no-untyped-call]  # it is not annotated
         ValidationResultsPageRenderer().render(result)
     )
