@@ -13,12 +13,13 @@ from great_expectations.core.metric_function_types import MetricPartialFunctionT
 from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
 from great_expectations.expectations.metrics.metric_provider import metric_partial, metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
 from assets.rules import Must
 from assets.suites import BREAKING, BREAKING_KEYS, KINDS, SHARING_KEY, context
-from lake.errors import ContractBroken
+from lake.errors import ContractBroken, SourceUnavailable
 from lake.places import reaching
 from lake.spark import SparkEngine
 from lake.tables import DUCKDB_KINDS
@@ -109,6 +110,16 @@ class SparkBench:
 
     def look(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> list[dict[str, str]]:
         """Lay the files of some runs before Spark, with the kinds that the files have, not those they should have."""
+        try:
+            self._rows = self._found(lake, table, run_ids)
+        except PySparkException as error:
+            raise SourceUnavailable(
+                f"{table.full_name} could not be checked on Spark: {type(error).__name__}",
+                "check that Spark can read the files of the lake; if the lake has just changed, check again",
+            ) from error
+        return _kinds(self._rows.schema)
+
+    def _found(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> DataFrame:
         rows: DataFrame = SparkEngine(self._session).read(lake, table, run_ids).to_native()
         declared = _kinds(rows.schema)
         for path in _odd_files(lake, table, run_ids):
@@ -118,10 +129,9 @@ class SparkBench:
             found = StructType([StructField(one.name, there.get(one.name, one).dataType) for one in rows.schema])
             if _kinds(found) != declared:
                 reader: Any = self._session.read.schema(found).option("basePath", lake.uri(table))
-                rows = reader.parquet(*lake.files(table, run_ids)).select(*table.column_names)
-                break
-        self._rows = rows
-        return _kinds(rows.schema)
+                other: DataFrame = reader.parquet(*lake.files(table, run_ids)).select(*table.column_names)
+                return other
+        return rows
 
     def validate(self, suite: gx.ExpectationSuite) -> ExpectationSuiteValidationResult:
         """Hold the rows to a suite."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -12,11 +13,11 @@ from assets.catalogue import TABLES, table
 from assets.expectations import hold, rules
 from assets.rules import Must
 from lake.cluster import Cluster
+from lake.errors import SourceUnavailable
 from tests.tampered import change, copied, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from assets.expectations import Held
     from lake.store import Lake
@@ -187,6 +188,13 @@ def test_a_missing_column_is_a_broken_check_and_no_error(tampered: Lake) -> None
     theirs, ours = on_both(tampered, "silver.steps")
     assert told(ours) == told(theirs)
     assert ours[0].reason == "a data file does not have all declared columns"
+
+
+def test_a_file_that_is_gone_is_worth_another_try(tampered: Lake) -> None:
+    steps = table("silver.steps")
+    Path(tampered.files(steps, [RUN])[0]).unlink()
+    with pytest.raises(SourceUnavailable, match=r"^silver.steps could not be checked on Spark: AnalysisException \("):
+        hold(tampered, steps, [RUN], spark=Cluster())
 
 
 @pytest.mark.parametrize("run_id", [RUN, TWIN])
