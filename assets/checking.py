@@ -64,6 +64,7 @@ class _Sum:
     """What one check came to over all runs of a launch."""
 
     severity: str
+    engine: str
     rows: int = 0
     broken: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     runs: set[str] = field(default_factory=set)
@@ -78,6 +79,7 @@ class _Sum:
 
     def result(self, key: dg.AssetCheckKey) -> dg.AssetCheckResult:
         told: dict[str, Any] = {
+            "engine": self.engine,
             "rows": self.rows,
             "broken_rows": dg.MetadataValue.json(dict(self.broken)),
             "runs": dg.MetadataValue.json(sorted(self.runs)[:_RUNS_NAMED]),
@@ -103,6 +105,7 @@ class Checking:
     def __init__(self, workplace: Workplace, selected: Collection[dg.AssetCheckKey]) -> None:
         self._workplace = workplace
         self._selected = selected
+        self._spark = workplace.spark if workplace.checks == "spark" else None
         self._sums: dict[dg.AssetCheckKey, _Sum] = {}
 
     def hold(self, tables: Sequence[Table], run_ids: Sequence[str] | None) -> dict[str, LakeError]:
@@ -112,10 +115,10 @@ class Checking:
             wanted = {name: key for name, key in _keys(table).items() if key in self._selected}
             if not wanted or (run_ids is not None and not run_ids):
                 continue
-            held = hold(self._workplace.lake, table, run_ids, self._workplace.docs)
-            severities = {check_name(one.check): one.check.severity for one in held}
+            held = hold(self._workplace.lake, table, run_ids, self._workplace.docs, self._spark)
+            named = {check_name(one.check): one for one in held}
             for name, key in wanted.items():
-                summed = self._sums.setdefault(key, _Sum(severities[name]))
+                summed = self._sums.setdefault(key, _Sum(named[name].check.severity, named[name].engine))
                 summed.rows += held[0].rows_count
                 summed.page = held[0].page
             for one in held:
@@ -142,7 +145,10 @@ class Checking:
             asked = [
                 run_id
                 for run_id in asked
-                if any(not again.is_held and again.check == one.check for again in hold(lake, table, [run_id]))
+                if any(
+                    not again.is_held and again.check == one.check
+                    for again in hold(lake, table, [run_id], spark=self._spark)
+                )
             ]
         fault = ContractBroken(
             f"{table.full_name} breaks its word: {one.check.sentence}",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-
 from assets import relations
-from assets.rules import Check, Rule, rules, shown
+from assets.rules import Check, Must, Rule, rules, shown
+from lake.connections import all_cores
 from lake.errors import ContractBroken, SourceUnavailable
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from great_expectations.core import ExpectationSuiteValidationResult
 
+    from assets.duckdb_bench import DuckDBBench
     from assets.suites import Bench
+    from lake.cluster import Cluster
     from lake.store import Lake
     from lake.tables import Table
 
@@ -36,6 +38,8 @@ class Held:
     is_held: bool
     rows_count: int
     broken_count: int
+    # Who looked.
+    engine: str
     samples: list[dict[str, Any]] = field(default_factory=list)
     # Why there is no count.
     reason: str | None = None
@@ -48,56 +52,84 @@ def checks(table: Table) -> tuple[Check, ...]:
     return (*rules(table), *relations.of(table))
 
 
-def hold(lake: Lake, table: Table, run_ids: Sequence[str] | None, docs: Path | None = None) -> list[Held]:
+def hold(
+    lake: Lake, table: Table, run_ids: Sequence[str] | None, docs: Path | None = None, spark: Cluster | None = None
+) -> list[Held]:
     """Hold all rows of some runs, or of the whole table, to every check, in the order of `checks`.
 
+    Rules are looked at on DuckDB, or on Spark where one is given; relations are queries of ours, always on DuckDB.
     Great Expectations is imported here, when there is something to check: that takes seconds.
     """
     from assets import suites
 
     with suites.LOCK:
-        bench = suites.bench()
+        bench = _on_duckdb() if spark is None else _on_spark(spark)
         try:
-            rows = lake.relation(bench.connection, table, run_ids)
-        except (ContractBroken, duckdb.BinderException) as error:  # the log, or a data file, lacks a declared column
-            return _unreadable(table, error)
-        rows.create_view(suites.VIEW)
-        is_declared = dict(zip(rows.columns, map(str, rows.types), strict=True)) == table.duckdb_types
+            columns = bench.look(lake, table, run_ids)
+        except ContractBroken as error:  # the log, or a data file, lacks a declared column
+            return _unreadable(table, error, bench.name)
         promised = rules(table)
+        others = suites.differing(columns, promised[0].columns, promised[0].arguments)
         # Of columns that are others than declared, nothing else can be asked.
-        held = _kept(bench, table, promised if is_declared else promised[:1], run_ids, docs)
+        held = _kept(bench, table, promised[:1] if others else promised, run_ids, docs)
         rows_count, page = held[0].rows_count, held[0].page
-        for relation in relations.of(table) if is_declared else ():
-            count, samples = relations.broken(bench.connection, lake, relation, run_ids)
-            held.append(Held(relation, count == 0, rows_count, count, samples))
+        if others:
+            held[0].samples.extend({"column": text} for text in others[:MOST_SAMPLES])
+        else:
+            held += _related(bench, lake, table, run_ids, rows_count)
     unjudged = checks(table)[len(held) :]
-    return held + [Held(check, False, rows_count, 0, reason=_UNJUDGED, page=page) for check in unjudged]
+    return held + [Held(check, False, rows_count, 0, bench.name, reason=_UNJUDGED, page=page) for check in unjudged]
+
+
+@cache
+def _on_duckdb() -> DuckDBBench:
+    """The one that the process keeps; hold `suites.LOCK` while it is in use."""
+    from assets.duckdb_bench import DuckDBBench
+
+    return DuckDBBench(all_cores())
+
+
+def _on_spark(spark: Cluster) -> Bench:
+    session = spark.session()  # without pyspark, this says so
+    from assets.spark_bench import SparkBench
+
+    return SparkBench(session)
 
 
 def _kept(
     bench: Bench, table: Table, judged: tuple[Rule, ...], run_ids: Sequence[str] | None, docs: Path | None
 ) -> list[Held]:
-    """Run rules as a suite, and fetch samples of what is broken."""
+    """Run rules as a suite, and fetch samples of the rows that break one."""
     from assets import suites
 
-    result = bench.validate(table.full_name, judged)
+    result = bench.validate(suites.suite(table.full_name, judged))
     counts = dict(_counts(table, result))
-    page = None if docs is None else _write(docs, table, run_ids, suites.page(result, _named(run_ids)))
+    page = None if docs is None else _write(docs, table, run_ids, suites.page(result, _named(run_ids), bench.name))
     held = []
     for rule in judged:
         rows_count, count = counts[rule.name]
-        samples = bench.samples(rule, shown(table, rule), MOST_SAMPLES) if count else []
-        held.append(Held(rule, count == 0, rows_count, count, samples, page=page))
+        names = shown(table, rule) if count and rule.must is not Must.BE_DECLARED else ()
+        samples = bench.samples(rule, names, MOST_SAMPLES) if names else []
+        held.append(Held(rule, count == 0, rows_count, count, bench.name, samples, page=page))
     return held
 
 
-def _unreadable(table: Table, error: Exception) -> list[Held]:
+def _related(bench: Bench, lake: Lake, table: Table, run_ids: Sequence[str] | None, rows_count: int) -> Iterator[Held]:
+    """Ask how the rows relate to other tables, of a DuckDB that shows them too."""
+    asked, related = _on_duckdb(), relations.of(table)
+    if related and bench is not asked:
+        asked.look(lake, table, run_ids)
+    for relation in related:
+        count, samples = relations.broken(asked.connection, lake, relation, run_ids)
+        yield Held(relation, count == 0, rows_count, count, asked.name, samples)
+
+
+def _unreadable(table: Table, error: ContractBroken, engine: str) -> list[Held]:
     """A table that cannot be read as it is declared breaks the first rule; the others were not judged."""
-    told = error.what if isinstance(error, ContractBroken) else "a data file does not have all declared columns"
     first, *rest = checks(table)
     return [
-        Held(first, is_held=False, rows_count=0, broken_count=1, reason=told),
-        *(Held(check, is_held=False, rows_count=0, broken_count=0, reason=_UNJUDGED) for check in rest),
+        Held(first, is_held=False, rows_count=0, broken_count=1, engine=engine, reason=error.what),
+        *(Held(check, is_held=False, rows_count=0, broken_count=0, engine=engine, reason=_UNJUDGED) for check in rest),
     ]
 
 

@@ -48,3 +48,5 @@ class Workplace:
     keys: AttestationKeys = NO_KEYS
     onlooker: Onlooker = field(default_factory=Onlooker)
     spark: Cluster = field(default_factory=Cluster)
+    # What looks at the rows when tables are held to their word: duckdb or spark.
+    checks: str = "duckdb"

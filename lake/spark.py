@@ -36,7 +36,7 @@ class SparkEngine:
         """A data frame over the table's files, with the kinds that are declared."""
         files = lake.files(table, run_ids)
         if not files:
-            return self.wrap(table.arrow_schema.empty_table())
+            return nw.from_native(self._session.createDataFrame([], table.spark_ddl))
         reader: Any = self._session.read.schema(table.spark_ddl).option("basePath", lake.uri(table))
         frame: Frame = nw.from_native(reader.parquet(*files).select(*table.column_names))
         return frame

@@ -46,6 +46,8 @@ _SPARK = {
     Kind.FLOAT64: "DOUBLE",
     Kind.BOOL: "BOOLEAN",
 }
+# Spark's word for a kind, and DuckDB's.
+DUCKDB_KINDS = {_SPARK[kind]: _DUCKDB[kind] for kind in Kind}
 _POLARS = {
     Kind.TEXT: "String",
     Kind.INT32: "Int32",

@@ -34,6 +34,7 @@ def workplace(chosen: Settings, onlooker: Onlooker | None = None) -> Workplace:
         keys=loaded(chosen.attestation_keys),
         onlooker=onlooker or Onlooker(),
         spark=chosen.spark,
+        checks=chosen.checks,
     )
 
 

@@ -31,6 +31,7 @@ _DRIVER = "postgresql+psycopg2://"
 # Beside `pipelines` in a checkout, inside it in an installed wheel.
 _BUNDLED = (Path(__file__).parent / "dagster.yaml", Path(__file__).parent.parent / "dagster.yaml")
 _SPARK = re.compile(r"local(\[[^]]+\])?|spark://\S+|sc://\S+")
+_CHECKS = ("duckdb", "spark")
 _STORAGE_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_")
 
 
@@ -58,8 +59,10 @@ class Settings:
     docs: Path
     # Public keys that attestation tokens are verified with.
     attestation_keys: Path | None = None
-    # What `--engine spark` runs on.
+    # What `--engine spark`, and checks on Spark, run on.
     spark: Cluster = field(default_factory=Cluster)
+    # What looks at the rows when tables are held to their word.
+    checks: str = "duckdb"
 
 
 def settings(
@@ -85,6 +88,7 @@ def settings(
         docs=Path(known.get("TEETOTAL_DOCS") or _beside(place) / "docs").expanduser().resolve(),
         attestation_keys=_path(known.get("TEETOTAL_ATTESTATION_KEYS")),
         spark=_spark(known, partial(site, str(place), str(zone), _path_of(keys))),
+        checks=_checks(known),
     )
 
 
@@ -127,6 +131,13 @@ def _spark(known: Mapping[str, str], reach: Callable[[], Site]) -> Cluster:
         conf=conf,
         reach=reach,
     )
+
+
+def _checks(known: Mapping[str, str]) -> str:
+    chosen = known.get("TEETOTAL_CHECKS", "").strip() or _CHECKS[0]
+    if chosen not in _CHECKS:
+        raise ContractBroken(f"TEETOTAL_CHECKS is {chosen!r}", f"expected {' or '.join(_CHECKS)}")
+    return chosen
 
 
 def _path(text: str | None) -> Path | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -19,7 +19,7 @@ from pipelines.settings import settings
 from tests.small_runs import OFF, trace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from dagster._core.definitions.data_version import StaleStatus
@@ -35,9 +35,10 @@ class Orchestra:
 
     place: Path
     records: dg.DagsterInstance
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.chosen = settings(str(self.place / "lake"), str(self.place / "landing"), environment={})
+        self.chosen = settings(str(self.place / "lake"), str(self.place / "landing"), environment=self.environment)
         self.definitions = build(self.chosen)
 
     @property
@@ -61,6 +62,8 @@ class Orchestra:
         job = self.definitions.resolve_job_def("ingest")
         if not check:
             job = without_checks(job, only)
+        elif only is not None:
+            job = job.get_subset(asset_selection={asset_key(name) for name in only})
         return job.execute_in_process(
             instance=self.records,
             tags=range_tags(run_ids),

@@ -11,14 +11,15 @@ import pytest
 from assets.expectations import checks
 from assets.specs import asset_key
 from assets.training_runs import OWN_TABLES, TABLES
-from bronze import trace_events
+from bronze import source_files, trace_events
+from tests.pipelines.orchestra import Orchestra
 from tests.small_runs import OFF, TEE
 from tests.tampered import change
 
 if TYPE_CHECKING:
-    from dagster._core.definitions.asset_daemon_cursor import AssetDaemonCursor
+    from pathlib import Path
 
-    from tests.pipelines.orchestra import Orchestra
+    from dagster._core.definitions.asset_daemon_cursor import AssetDaemonCursor
 
 
 def test_every_promise_of_every_table_is_held_in_a_launch(orchestra: Orchestra) -> None:
@@ -35,6 +36,7 @@ def test_every_promise_of_every_table_is_held_in_a_launch(orchestra: Orchestra) 
         if evaluation.asset_key == asset_key("silver.spans") and evaluation.check_name == "rows_are_as_declared"
     ]
     assert declared.metadata["rows"].value == 12, "all rows of both runs"
+    assert {evaluation.metadata["engine"].value for evaluation in evaluations} == {"duckdb"}
     page = str(declared.metadata["data_docs"].value)
     assert page.startswith("file://")
     text = (orchestra.chosen.docs / "silver" / "spans" / "_several.html").read_text("utf-8")
@@ -62,6 +64,27 @@ def test_a_broken_promise_blocks_its_run_alone_and_says_why(orchestra: Orchestra
     assert orchestra.events(result, dg.DagsterEventType.STEP_UP_FOR_RETRY) == []
     (failure,) = orchestra.events(result, dg.DagsterEventType.STEP_FAILURE)
     assert "bronze.trace_events breaks its word: no two rows have the same" in str(failure.step_failure_data.error)
+
+
+@pytest.mark.usefixtures("spark")
+def test_rows_are_looked_at_by_spark_where_the_setting_says_so(tmp_path: Path) -> None:
+    sources = "bronze.source_files"
+    with dg.DagsterInstance.ephemeral() as records:
+        orchestra = Orchestra(tmp_path, records, {"TEETOTAL_CHECKS": "spark"})
+        orchestra.land("good", 100, OFF)
+        orchestra.land("ill", 120, TEE)
+        orchestra.launch(["good", "ill"], only=[sources])
+        change(orchestra.workplace.lake, source_files.TABLE, "ill", lambda rows: pl.concat([rows, rows[:1]]))
+        result = orchestra.launch(["good", "ill"], only=[sources], check=True)
+    told = {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
+    assert {name: evaluation.metadata["engine"].value for name, evaluation in told.items()} == {
+        "rows_are_as_declared": "spark",
+        "key_is_unique": "spark",
+        "ids_and_digests_are_well_formed": "spark",
+        "rows_are_in_the_tables": "duckdb",
+    }
+    assert not told["key_is_unique"].passed
+    assert told["key_is_unique"].metadata["runs"].value == ["ill"]
 
 
 # Dagster's own tester says of itself that one of its arguments may change.

@@ -6,10 +6,13 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 from benchmarks.measuring import ROOT
 from benchmarks.standalone import free_port
 from lake.errors import ContractBroken
+from pipelines.cli import main
+from pipelines.definitions import workplace
 from pipelines.settings import settings
 
 if TYPE_CHECKING:
@@ -41,12 +44,27 @@ def test_one_setting_says_where_spark_is(url: str, is_connect: bool) -> None:
     [
         ("TEETOTAL_SPARK", "yarn!", r"TEETOTAL_SPARK is 'yarn!' \(expected local\[\*\], spark://"),
         ("TEETOTAL_SPARK_SHUFFLE_PARTITIONS", "many", "expected a whole number of at least 1"),
+        ("TEETOTAL_CHECKS", "Spark", r"^TEETOTAL_CHECKS is 'Spark' \(expected duckdb or spark\)$"),
         ("TEETOTAL_SPARK_CONF", "executor.memory=1g", r"holds 'executor.memory' \(expected spark.name=value"),
     ],
 )
 def test_a_setting_that_is_none_is_refused(name: str, value: str, said: str) -> None:
     with pytest.raises(ContractBroken, match=said):
         settings(environment={name: value})
+
+
+@pytest.mark.parametrize(
+    ("word", "chosen"), [(None, "duckdb"), ("", "duckdb"), ("duckdb", "duckdb"), (" spark ", "spark")]
+)
+def test_one_setting_says_what_looks_at_the_rows_in_checks(word: str | None, chosen: str) -> None:
+    found = settings(environment={} if word is None else {"TEETOTAL_CHECKS": word})
+    assert (found.checks, workplace(found).checks) == (chosen, chosen)
+
+
+def test_a_wrong_word_for_checks_is_one_line_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEETOTAL_CHECKS", "pandas")
+    said = CliRunner().invoke(main, ["status"])
+    assert (said.exit_code, said.output) == (1, "teetotal: TEETOTAL_CHECKS is 'pandas' (expected duckdb or spark)\n")
 
 
 def test_what_is_handed_on_to_spark_is_not_shown() -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from assets.relations import RELATIONS
 from benchmarks.measuring import ROOT
 from benchmarks.standalone import environment
 from tests.spark.bench import PATIENCE_S, of
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tests.spark.bench import Bench
 
 Variables = Mapping[str, str]
+RELATED = {relation.name for relation in RELATIONS}
 
 
 def test_executors_run_the_wheel_that_was_sent_to_them(connect: Variables, standalone: Cluster) -> None:
@@ -38,6 +40,23 @@ def test_every_table_is_what_polars_makes_of_it_through_spark_connect(bench: Ben
     assert bench.teetotal("connect", "run", "--engine", "spark", *bench.recordings, **connect).count(
         "fresh, nothing to do"
     ) == len(bench.recordings)
+
+
+def test_great_expectations_look_through_spark_connect_and_find_what_duckdb_finds(
+    bench: Bench, connect: Variables
+) -> None:
+    # One with sealed columns, one of few rows, one without a file.
+    words = [sys.executable, "-m", "tests.spark.holding", bench.recordings[0]]
+    words += ["silver.spans", "silver.steps", "bronze.copy_rates"]
+    lake = {"TEETOTAL_LAKE": str(bench.home / "polars" / "lake")}
+    told = subprocess.run(words, cwd=ROOT, env=environment(**connect, **lake), check=True, stdout=subprocess.PIPE)
+    theirs, ours = (json.loads(line) for line in told.stdout.splitlines())
+    assert {engine for _, engine, _, _ in theirs} == {"duckdb"}
+    assert [one for one in ours if one[1] == "duckdb"] == [one for one in theirs if one[0] in RELATED]
+    assert [(name, rows, broken) for name, _, rows, broken in ours] == [
+        (name, rows, broken) for name, _, rows, broken in theirs
+    ]
+    assert {broken for *_, broken in ours} == {0}
 
 
 def test_spark_connect_answers_a_query_as_duckdb_does(bench: Bench, connect: Variables) -> None:

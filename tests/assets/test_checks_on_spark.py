@@ -1,0 +1,232 @@
+"""Great Expectations on Spark: whatever DuckDB finds, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+from assets.catalogue import TABLES, table
+from assets.expectations import hold, rules
+from assets.rules import Must
+from lake.cluster import Cluster
+from lake.errors import SourceUnavailable
+from tests.tampered import change, copied, put
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assets.expectations import Held
+    from lake.store import Lake
+    from lake.tables import Table
+    from tests.tampered import Change
+
+RUN, TWIN = "resnet50-sealed-w2", "resnet50-plain-w2"
+TOKEN = "sealed:1:k0000000:AAAA"
+DIGEST = "0" * 64
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def at(number: int, column: str, value: Any) -> Change:
+    """Put a value into one row."""
+    is_there = pl.int_range(pl.len()) == number
+    return lambda rows: rows.with_columns(pl.when(is_there).then(pl.lit(value)).otherwise(pl.col(column)).alias(column))
+
+
+def all_of(*changes: Change) -> Change:
+    """One change after the other."""
+
+    def changed(rows: pl.DataFrame) -> pl.DataFrame:
+        for one in changes:
+            rows = one(rows)
+        return rows
+
+    return changed
+
+
+def values(column: str, *given: Any) -> Change:
+    """Put values into the first rows."""
+    return all_of(*(at(number, column, value) for number, value in enumerate(given)))
+
+
+def tripled(rows: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat([rows, rows.head(1), rows.head(1)])
+
+
+# Of every kind of rule: values that break it, values that look as if, and null, which breaks none but one.
+FAULTS: dict[str, tuple[str, Must, Change, dict[str, int]]] = {
+    "null": (
+        "silver.steps",
+        Must.BE_PRESENT,
+        values("duration_ns", None, None),
+        {"duration_ns_is_never_null": 2},
+    ),
+    "key": ("silver.crossings", Must.BE_UNIQUE, tripled, {"key_is_unique": 3}),
+    "null in the key": (
+        "silver.steps",
+        Must.BE_UNIQUE,
+        lambda rows: pl.concat([at(0, "step_number", None)(rows), at(0, "step_number", None)(rows).head(1)]),
+        {"key_is_unique": 2, "step_number_is_never_null": 2},
+    ),
+    "set": (
+        "silver.spans",
+        Must.BE_ONE_OF,
+        values("kind", "dancing", "COMPUTE", "", None),
+        {"kind_is_of_its_set": 3, "kind_is_never_null": 1},
+    ),
+    "below": ("silver.steps", Must.BE_WITHIN, values("duration_ns", -1, 0), {"duration_ns_is_in_its_range": 1}),
+    "beyond": (
+        "gold.kernel_breakdown",
+        Must.BE_WITHIN,
+        values("share_fraction", 1.5, -0.5, -0.0, 1.0, float("nan"), float("inf"), float("-inf")),
+        {"share_fraction_is_in_its_range": 5, "share_fraction_is_finite": 3},
+    ),
+    "no number": (
+        "gold.kernel_breakdown",
+        Must.BE_FINITE,
+        values("share_fraction", float("nan")),
+        {"share_fraction_is_finite": 1, "share_fraction_is_in_its_range": 1},
+    ),
+    "token": (
+        "silver.spans",
+        Must.BE_SHAPED,
+        values(
+            "label", TOKEN, None, f"{TOKEN}\n", f"\n{TOKEN}", f" {TOKEN}", TOKEN.upper(), f"{TOKEN}é", f"{TOKEN}\nx", ""
+        ),
+        {"label_is_sealed": 7},
+    ),
+    "digest": (
+        "silver.spans",
+        Must.BE_SHAPED,
+        values("source_sha256", DIGEST, f"{DIGEST}\n", f"{DIGEST}0", f"{'0' * 63}A", f"{'0' * 63}\u0660"),
+        {"source_sha256_is_a_digest": 4},
+    ),
+}
+
+
+@pytest.fixture
+def tampered(recorded: Lake, tmp_path: Path) -> Lake:
+    """The recordings, to be tampered with."""
+    return copied(recorded, tmp_path / "tampered")
+
+
+def on_both(
+    lake: Lake, name: str, run_ids: Sequence[str] | None = (RUN,), docs: Path | None = None
+) -> tuple[list[Held], list[Held]]:
+    """What DuckDB and what Spark finds."""
+    theirs = hold(lake, table(name), run_ids, docs and docs / "duckdb")
+    return theirs, hold(lake, table(name), run_ids, docs and docs / "spark", Cluster())
+
+
+def told(held: list[Held]) -> list[tuple[str, bool, int, int, str | None]]:
+    return [(one.check.name, one.is_held, one.rows_count, one.broken_count, one.reason) for one in held]
+
+
+def sampled(held: list[Held]) -> dict[str, set[str]]:
+    """The samples of each broken check, in no order."""
+    return {one.check.name: {repr(sorted(sample.items())) for sample in one.samples} for one in held if one.samples}
+
+
+def broken(held: list[Held]) -> dict[str, int]:
+    return {one.check.name: one.broken_count for one in held if not one.is_held}
+
+
+def test_all_tables_of_a_recording_hold_on_both_engines(recorded: Lake) -> None:
+    for name in TABLES:
+        theirs, ours = on_both(recorded, name)
+        assert told(ours) == told(theirs), name
+        assert broken(ours) == {}, name
+        promised = len(rules(table(name)))
+        assert [one.engine for one in ours] == ["spark"] * promised + ["duckdb"] * (len(ours) - promised)
+        assert {one.engine for one in theirs} == {"duckdb"}
+
+
+def test_the_faults_are_of_every_kind() -> None:
+    assert {must for _, must, _, _ in FAULTS.values()} | {Must.BE_DECLARED} == set(Must)
+
+
+@pytest.mark.parametrize(("name", "must", "how", "counts"), FAULTS.values(), ids=FAULTS.keys())
+def test_a_planted_fault_is_the_same_on_both_engines(
+    tampered: Lake, name: str, must: Must, how: Change, counts: dict[str, int]
+) -> None:
+    change(tampered, table(name), RUN, how)
+    theirs, ours = on_both(tampered, name)
+    of_rules = {rule.name: rule.must for rule in rules(table(name))}
+    assert {check: count for check, count in broken(ours).items() if check in of_rules} == counts
+    assert must in {of_rules[check] for check in counts}
+    assert told(ours) == told(theirs)
+    few = {one.check.name for one in ours if one.broken_count <= 5}
+    assert {check: found for check, found in sampled(ours).items() if check in few} == {
+        check: found for check, found in sampled(theirs).items() if check in few
+    }
+    assert {one.check.name: len(one.samples) for one in ours} == {one.check.name: len(one.samples) for one in theirs}
+    assert any(one.samples for one in ours)
+
+
+def of_another_kind(lake: Lake, where: Table, run_id: str, column: str, kind: pl.DataType) -> None:
+    put(lake, where, run_id, lake.scan(where, [run_id]).collect().with_columns(pl.col(column).cast(kind)).to_arrow())
+
+
+@pytest.mark.parametrize(("kind", "word"), [(pl.String(), "VARCHAR"), (pl.Int32(), "INTEGER"), (pl.Date(), "DATE")])
+def test_columns_of_another_kind_are_named_by_what_the_files_hold(tampered: Lake, kind: pl.DataType, word: str) -> None:
+    steps = table("silver.steps")
+    rows = tampered.scan(steps, [RUN]).collect()
+    put(tampered, steps, RUN, rows.with_columns(pl.lit(None).cast(kind).alias("aligned_ts_ns")).to_arrow())
+    theirs, ours = on_both(tampered, "silver.steps")
+    assert told(ours) == told(theirs)
+    assert ours[0].samples == theirs[0].samples
+    assert ours[0].samples == [{"column": f"aligned_ts_ns {word} where aligned_ts_ns BIGINT is declared"}]
+
+
+def test_a_missing_column_is_a_broken_check_and_no_error(tampered: Lake) -> None:
+    steps = table("silver.steps")
+    put(tampered, steps, RUN, tampered.scan(steps, [RUN]).drop("ts_ns").collect().to_arrow())
+    theirs, ours = on_both(tampered, "silver.steps")
+    assert told(ours) == told(theirs)
+    assert ours[0].reason == "a data file does not have all declared columns"
+
+
+def test_a_file_that_is_gone_is_worth_another_try(tampered: Lake) -> None:
+    steps = table("silver.steps")
+    Path(tampered.files(steps, [RUN])[0]).unlink()
+    with pytest.raises(SourceUnavailable, match=r"^silver.steps could not be checked on Spark: AnalysisException \("):
+        hold(tampered, steps, [RUN], spark=Cluster())
+
+
+@pytest.mark.parametrize("run_id", [RUN, TWIN])
+def test_one_file_among_many_with_a_column_of_another_kind_is_found(tampered: Lake, run_id: str) -> None:
+    steps = table("silver.steps")
+    of_another_kind(tampered, steps, run_id, "ts_ns", pl.String())
+    first, *others = hold(tampered, steps, None, spark=Cluster())
+    assert (first.is_held, first.samples) == (False, [{"column": "ts_ns VARCHAR where ts_ns BIGINT is declared"}])
+    assert {one.is_held for one in others} == {False}
+
+
+def test_samples_are_few_and_pages_tell_what_they_tell_on_duckdb(tampered: Lake, tmp_path: Path) -> None:
+    secret = "Ada Lovelace's own words"
+    how = all_of(lambda rows: rows.with_columns(duration_ns=pl.lit(-1, pl.Int64)), at(0, "label", secret))
+    change(tampered, table("silver.spans"), RUN, how)
+    theirs, ours = on_both(tampered, "silver.spans", docs=tmp_path)
+    assert told(ours) == told(theirs)
+    (found,) = [one for one in ours if one.check.name == "duration_ns_is_in_its_range"]
+    assert found.broken_count == found.rows_count > 5
+    assert [sample.keys() for sample in found.samples] == [
+        {"run_id", "rank", "source_sha256", "ordinal", "duration_ns"}
+    ] * 5
+    assert secret not in repr(ours)
+    pages = [
+        (tmp_path / engine / "silver" / "spans" / f"{RUN}.html").read_text("utf-8") for engine in ("duckdb", "spark")
+    ]
+    assert secret not in pages[1]
+    assert _words(pages[1]) == [word.replace("duckdb", "spark") for word in _words(pages[0])]
+    assert "label holds nothing but tokens" in pages[1]
+
+
+def _words(page: str) -> list[str]:
+    """What a reader sees of a page, less the time of day."""
+    texts = (re.sub(r"\d{4}-?\d\d-?\d\dT\S+", "", text).strip() for text in re.split(r"<[^>]*>|\n", page))
+    return [text for text in texts if text]
