@@ -10,6 +10,7 @@ import sysconfig
 import tarfile
 import time
 import zipfile
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -123,7 +124,8 @@ class Cluster:
         process = self.running.pop(name)
         family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
         for one in family:
-            one.kill()
+            with suppress(psutil.NoSuchProcess):  # an executor ends by itself when its driver is gone
+                one.kill()
         process.wait(30)
 
     def stop(self) -> None:
