@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import astuple
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -35,10 +36,13 @@ from gold import (
     trace_summary,
 )
 from lake.engines import PolarsEngine
+from lake.shares import Shares
 from silver import clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    import numpy.typing as npt
 
     from assets.table_tasks import TableOrder
     from gold.pairs import Pair
@@ -76,6 +80,23 @@ MEASURES_VERSION = 5
 SLICE_SPANS = 250_000
 END_OF_TIME = 1 << 62
 Slice = tuple[tuple[int, ...], int, int]
+# To read a rank's spans so many times takes less than to share them out.
+READ_AGAIN = 8
+# All that is read of a span to add it up.
+_SLICED = (
+    "run_id",
+    "rank",
+    "source_sha256",
+    "ordinal",
+    "kind",
+    "pattern",
+    "is_gpu",
+    "category",
+    "name",
+    "ts_ns",
+    "duration_ns",
+    "is_orphan",
+)
 
 
 def made_from(*parts: object) -> str:
@@ -130,7 +151,8 @@ class Measuring:
 
     def materialise(self) -> list[Written]:
         """Every table in this process, slice by slice where intervals are merged."""
-        found = [self.sums_of(one) for one in self.slices()]
+        by_ranks = groupby(self.slices(), key=itemgetter(0))
+        found = [sums for _, slices in by_ranks for sums in self._sums_of_all(list(slices))]
         sums = {name: pa.concat_tables([part[name] for part in found]) for name in found[0]}
         return [self._lake.replace(table, self._run_id, self.rows(table, sums), self.made_from) for table in RUN_TABLES]
 
@@ -170,11 +192,29 @@ class Measuring:
     def sums_of(self, one: Slice) -> dict[str, pa.Table]:
         """What is added up over slices, by the table that it is for."""
         ranks, low, high = one
-        mine = self._spanned.filter(nw.col("rank").is_in(ranks))
+        return self._sums(self._spanned.filter(nw.col("rank").is_in(ranks)), low, high)
+
+    def _sums(self, spanned: Frame, low: int, high: int) -> dict[str, pa.Table]:
         return {
-            trace_summary.TABLE.name: self._engine.rows(trace_summary.united(mine, low, high)),
-            time_breakdown.TABLE.name: self._engine.rows(time_breakdown.charged(mine, self._stepped, low, high)),
+            trace_summary.TABLE.name: self._engine.rows(trace_summary.united(spanned, low, high)),
+            time_breakdown.TABLE.name: self._engine.rows(time_breakdown.charged(spanned, self._stepped, low, high)),
         }
+
+    def _sums_of_all(self, slices: list[Slice]) -> Iterator[dict[str, pa.Table]]:
+        """The same of all slices of some ranks; one that has many is read once and shared out on disk."""
+        if len(slices) <= READ_AGAIN:
+            yield from map(self.sums_of, slices)
+            return
+        ((rank,), _, _) = slices[0]
+        bounds = np.array([high for _, _, high in slices[:-1]])
+        schema = pa.schema([spans.TABLE.arrow_schema.field(name) for name in _SLICED])
+        with self._lake.stage(trace_summary.TABLE, self._run_id) as stage:
+            with Shares(stage.spool, schema, len(slices)) as shares:
+                for batch in self._lake.batches(spans.TABLE, self._run_id, _SLICED, rank=rank):
+                    rows, places = _places(batch, bounds)
+                    shares.add(batch.take(pa.array(rows)), places)
+            for place, (_, low, high) in enumerate(slices):
+                yield self._sums(self._engine.wrap(shares.read(place)), low, high)
 
     def _slices(self, spanned: Frame) -> Iterator[Slice]:
         """Take small ranks together, and cut the time of large ones so that about equally many spans start in each."""
@@ -194,6 +234,17 @@ class Measuring:
     def _wrapped(self, frame: Frame) -> Frame:
         """Rows computed once and kept."""
         return self._engine.wrap(self._engine.rows(frame))
+
+
+def _places(batch: pa.RecordBatch, bounds: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
+    """Which rows to put where: a span goes into every slice that it reaches."""
+    starts = batch.column("ts_ns").to_numpy()
+    first = np.searchsorted(bounds, starts, "right")
+    last = np.searchsorted(bounds, starts + batch.column("duration_ns").to_numpy(), "right")
+    counts = last - first + 1
+    rows = np.repeat(np.arange(len(starts)), counts)
+    before = np.repeat(np.cumsum(counts) - counts, counts)
+    return rows, first[rows] + np.arange(len(rows)) - before
 
 
 # -- pairs and families -----------------------------------------------------------------------------------------------

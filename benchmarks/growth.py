@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import TIERS
-from benchmarks.inputs import landed, trace
+from benchmarks.inputs import landed, landed_ranks, trace
 from benchmarks.measuring import CACHE, ROOT, Cost, measured, table, tiers
 
 SAMPLE = ROOT / "samples" / "resnet50-native-w2" / "resnet50-native-w2-r0.json.gz"
@@ -29,14 +29,14 @@ def with_events(sizes: list[int]) -> str:
 
 def with_files(counts: list[int]) -> str:
     """The same for runs of ever more ranks, each with a trace of its own."""
-    chosen = trace(_RANK_EVENTS)
+    CACHE.mkdir(exist_ok=True)
     rows = []
     for ranks in counts:
         with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
-            landed(Path(folder), chosen.path, ranks)
+            events = landed_ranks(Path(folder), ranks, _RANK_EVENTS)
             costs = [tiers(folder, tier) for tier in TIERS]
-        events = chosen.events * ranks
-        rows.append([f"{ranks} of {chosen.name}", *_cells(costs), f"{sum(c.cpu_s for c in costs) / events * 1e6:.1f}"])
+        name = f"{ranks} of {events // ranks / 1e3:.0f} k events"
+        rows.append([name, *_cells(costs), f"{sum(cost.cpu_s for cost in costs) / events * 1e6:.1f}"])
     names = ("ranks", *_names(TIERS), "CPU-s a million")
     return "\n".join(["Growth with files:", "", table(names, rows)])
 

@@ -10,9 +10,13 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.measuring import CACHE, ROOT
-from benchmarks.traces import enlarge
+from benchmarks.traces import enlarge, many_ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _RECORDING = ROOT / "samples" / "resnet50-sealed-w2" / "resnet50-sealed-w2-r0.json.gz"
 
@@ -39,10 +43,7 @@ def trace(events: int) -> Trace:
     facts = path.with_suffix(".facts")
     if not facts.exists():
         print(f"making {path.name} …", file=sys.stderr)
-        # In a process of its own: the peak of a child starts with what its parent holds when it is forked.
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            made = pool.submit(enlarge, _RECORDING, path, events).result()
-        facts.write_text(json.dumps(made))
+        facts.write_text(json.dumps(_apart(enlarge, _RECORDING, path, events)))
     found, size = json.loads(facts.read_text())
     return Trace(path, found, size)
 
@@ -57,10 +58,26 @@ def given(path: Path) -> Trace:
     return Trace(path, len(json.loads(data)["traceEvents"]), len(data))
 
 
-def landed(folder: Path, source: Path, ranks: int = 1, run_id: str = "bench") -> None:
-    """Land a trace as a run of so many ranks."""
+def landed(folder: Path, source: Path, run_id: str = "bench") -> None:
+    """Land a trace as a run of one rank."""
+    run = _run(folder, run_id, ranks=1)
+    shutil.copyfile(source, run / f"{run_id}-rank0.json.gz")
+
+
+def landed_ranks(folder: Path, ranks: int, events: int, run_id: str = "bench") -> int:
+    """Land a run of many ranks, no two of which have the same file: equal files are one; gives the events of all."""
+    made, _ = _apart(many_ranks, _RECORDING, _run(folder, run_id, ranks), ranks, events)
+    return made
+
+
+def _run(folder: Path, run_id: str, ranks: int) -> Path:
     run = folder / "landing" / run_id
     run.mkdir(parents=True)
-    for rank in range(ranks):
-        shutil.copyfile(source, run / f"{run_id}-rank{rank}.json.gz")
     (run / "run.toml").write_text(f'regime = "cc_off"\nworld_size = {ranks}\n')
+    return run
+
+
+def _apart(make: Callable[..., tuple[int, int]], *given: object) -> tuple[int, int]:
+    """Make inputs in a process of its own: the peak of a child starts with what its parent holds when it is forked."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(make, *given).result()

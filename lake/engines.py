@@ -72,7 +72,7 @@ class PolarsEngine:
 
 
 class DuckDBEngine:
-    """DuckDB, with a connection of its own: slower here, sparing with memory, and a second opinion."""
+    """DuckDB, with a connection of its own: slower here, and a second opinion."""
 
     name = "duckdb"
     executors: Executors | None = None

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
     from lake.landing_zone import LandedFile
 
-# Measured on one and five million events of one rank (README): 696 and 879 MB at 238 and 1,177 MB of JSON.
+# Measured on one rank (docs/performance.md): 620, 594 and 1,280 MB at 237, 1,173 and 4,683 MB of JSON; the line lies
+# above all three.
 _START_BYTES = 650_000_000
 _PER_PLAIN_BYTE = 0.2
 # Measured on the recordings: what gzip and zstd make of a trace.
