@@ -1,7 +1,8 @@
 """What a table promised, as asset checks: promises of one kind are one check, told once a launch, blocking run by run.
 
-A result costs Dagster about 20 ms of CPU on SQLite, and the tables make 633 promises: one check for each would take
-longer than to make the tables. Each promise by itself is on the page of the Data Docs; a broken one is in the result.
+A result costs Dagster about 20 ms of CPU on SQLite, and the tables make about a thousand promises: one check for each
+would take longer than to make the tables. Each promise by itself is on the page of the Data Docs; a broken one is in
+the result.
 """
 
 from __future__ import annotations

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import sqlalchemy as sa
-from great_expectations.core.metric_domain_types import MetricDomainTypes
-from great_expectations.core.metric_function_types import MetricPartialFunctionTypes
 from great_expectations.execution_engine.sqlalchemy_execution_engine import SqlAlchemyExecutionEngine
-from great_expectations.expectations.metrics.metric_provider import metric_partial, metric_value
+from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
 from assets.rules import Must
-from assets.suites import BREAKING, BREAKING_KEYS, KINDS, SHARING_KEY, context
+from assets.suites import BREAKING, BREAKING_KEYS, KINDS, SHARING_KEY, context, counted
 from lake.duckdb_dialect import URL, sharing
 from lake.errors import ContractBroken
 
@@ -48,11 +46,7 @@ class RowsBreaking(TableMetricProvider):
     metric_name = BREAKING
     value_keys = BREAKING_KEYS
 
-    @metric_partial(
-        engine=SqlAlchemyExecutionEngine,
-        partial_fn_type=MetricPartialFunctionTypes.AGGREGATE_FN,
-        domain_type=MetricDomainTypes.TABLE,
-    )
+    @counted(engine=SqlAlchemyExecutionEngine)
     def _sqlalchemy(cls, metric_domain_kwargs: Any, metric_value_kwargs: Any, **_: Any) -> Any:  # noqa: N805 - called by name
         return sa.func.count().filter(_breaks(**metric_value_kwargs)), metric_domain_kwargs, {}
 

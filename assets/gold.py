@@ -207,9 +207,8 @@ class Measuring:
             return
         ((rank,), _, _) = slices[0]
         bounds = np.array([high for _, _, high in slices[:-1]])
-        schema = pa.schema([spans.TABLE.arrow_schema.field(name) for name in _SLICED])
         with self._lake.stage(trace_summary.TABLE, self._run_id) as stage:
-            with Shares(stage.spool, schema, len(slices)) as shares:
+            with Shares(stage.spool, spans.TABLE.arrow_schema_of(_SLICED), len(slices)) as shares:
                 for batch in self._lake.batches(spans.TABLE, self._run_id, _SLICED, rank=rank):
                     rows, places = _places(batch, bounds)
                     shares.add(batch.take(pa.array(rows)), places)

@@ -232,8 +232,7 @@ class Conforming:
                 yield from self._parts(rank, chunk.parts, stage)
 
     def _parts(self, rank: int, parts: int, stage: Stage) -> Iterator[Frame]:
-        schema = pa.schema([trace_events.TABLE.arrow_schema.field(name) for name in spans.READ])
-        with Shares(stage.spool, schema, parts) as shares:
+        with Shares(stage.spool, trace_events.TABLE.arrow_schema_of(spans.READ), parts) as shares:
             for batch in self._lake.batches(trace_events.TABLE, self._run_id, spans.READ, rank=rank):
                 placed = nw.from_native(pl.DataFrame(batch)).select(part=part_of(parts).cast(nw.Int64))
                 shares.add(batch, placed["part"].to_numpy())

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from great_expectations.core.metric_domain_types import MetricDomainTypes
-from great_expectations.core.metric_function_types import MetricPartialFunctionTypes
 from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
-from great_expectations.expectations.metrics.metric_provider import metric_partial, metric_value
+from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
 from assets.rules import Must
-from assets.suites import BREAKING, BREAKING_KEYS, KINDS, SHARING_KEY, context
+from assets.suites import BREAKING, BREAKING_KEYS, KINDS, SHARING_KEY, context, counted
 from lake.errors import ContractBroken, SourceUnavailable
 from lake.places import reaching
 from lake.spark import SparkEngine
@@ -53,11 +51,7 @@ class RowsBreaking(TableMetricProvider):
     metric_name = BREAKING
     value_keys = BREAKING_KEYS
 
-    @metric_partial(
-        engine=SparkDFExecutionEngine,
-        partial_fn_type=MetricPartialFunctionTypes.AGGREGATE_FN,
-        domain_type=MetricDomainTypes.TABLE,
-    )
+    @counted(engine=SparkDFExecutionEngine)
     def _spark(cls, metric_domain_kwargs: Any, metric_value_kwargs: Any, **_: Any) -> Any:  # noqa: N805 - called by name
         return sf.count_if(_breaks(**metric_value_kwargs)), metric_domain_kwargs, {}
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 import threading
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import great_expectations as gx
 from great_expectations.core.id_dict import BatchSpec
+from great_expectations.core.metric_domain_types import MetricDomainTypes
+from great_expectations.core.metric_function_types import MetricPartialFunctionTypes
 from great_expectations.core.run_identifier import RunIdentifier
 from great_expectations.data_context.types.base import (
     DataContextConfig,
@@ -21,6 +24,7 @@ from great_expectations.data_context.types.base import (
 )
 from great_expectations.expectations.expectation import BatchExpectation
 from great_expectations.expectations.metadata_types import FailureSeverity
+from great_expectations.expectations.metrics.metric_provider import metric_partial
 from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
 from great_expectations.render.view.view import DefaultJinjaPageView
 from great_expectations.validator.metric_configuration import MetricConfiguration
@@ -43,6 +47,10 @@ LOCK = threading.Lock()
 # What every engine counts, by the name that Great Expectations knows it by.
 KINDS, BREAKING, SHARING_KEY = "columns.kinds", "rows.breaking", "rows.sharing_key"
 BREAKING_KEYS = ("must", "columns", "arguments")
+# What an engine counts over all rows; all that is counted so becomes one query.
+counted = partial(
+    metric_partial, partial_fn_type=MetricPartialFunctionTypes.AGGREGATE_FN, domain_type=MetricDomainTypes.TABLE
+)
 _FETCHED = re.compile(
     r"<script\b.*?</script>|<style\b.*?</style>|<link\b[^>]*>|<img\b[^>]*>", re.DOTALL | re.IGNORECASE
 )

@@ -198,7 +198,7 @@ class Lake:
         """The rows of some inner partitions, file by file and a batch at a time: nothing is read ahead."""
         handle = self._open(table)
         stored = [name for name in table.file_schema.names if name in columns]
-        schema = pa.schema([table.arrow_schema.field(name) for name in columns])
+        schema = table.arrow_schema_of(columns)
         for path, (_, parted) in sorted(({} if handle is None else held(handle, table, [slug(run_id)])).items()):
             constants = {"run_id": run_id, **_typed(table, parted)}
             if any(constants[name] != value for name, value in values.items()):

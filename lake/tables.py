@@ -12,6 +12,8 @@ import pyarrow as pa
 from lake.errors import ContractBroken, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import polars as pl
 
 
@@ -143,6 +145,10 @@ class Table:
     def arrow_schema(self) -> pa.Schema:
         """The schema that the door compares with, in declared order."""
         return pa.schema([pa.field(c.name, _ARROW[c.kind], c.nullable) for c in self.columns])
+
+    def arrow_schema_of(self, names: Iterable[str]) -> pa.Schema:
+        """The same of some columns, in the order of their names as given."""
+        return pa.schema([self.arrow_schema.field(name) for name in names])
 
     @cached_property
     def file_schema(self) -> pa.Schema:
