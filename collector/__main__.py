@@ -92,7 +92,7 @@ def _add_hop(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--worlds", type=_numbers, default=[2, 4], help="ranks, for example 2,4")
     parser.add_argument("--chains", type=_numbers, default=[1], help="parallel chains, for example 1,4")
     parser.add_argument("--chunks-kib", type=_numbers, default=[256, 512, 1024, 2048], help="sizes of pipelined chunks")
-    parser.add_argument("--transports", type=_words, default=["auto", "tcp"])
+    parser.add_argument("--transports", type=_words, default=["auto", "tcp"], help="auto, tcp")
     parser.add_argument("--bucket-mib", type=int, default=25)
     parser.add_argument("--seconds", type=float, default=1.0, help="how long each row is measured, about")
     parser.set_defaults(does=_hop)

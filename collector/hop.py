@@ -34,6 +34,7 @@ _HEADER = (
     "hop GB/s",
     "alone GB/s",
     "hop / alone",
+    "all-reduce / alone",
     "spans / alone",
     "seal GB/s",
     "open GB/s",
@@ -124,6 +125,7 @@ def _row(world: int, ring: SealedRing, chunk: int | None, found: dict[str, float
         gb("hop_bytes_per_s"),
         gb("alone_bytes_per_s"),
         share("hop_fraction"),
+        share("all_reduce_fraction"),
         share("span_fraction"),
         *map(gb, _RATES),
     ]

@@ -51,6 +51,7 @@ def _sealing(configurations: Sequence[Configuration], results: Results) -> str:
         "same threads alone GB/s",
         "spans / alone",
         "hop / alone",
+        "all-reduce / alone",
     )
     rows = []
     for item in configurations:
@@ -67,6 +68,7 @@ def _sealing(configurations: Sequence[Configuration], results: Results) -> str:
                     _gb(hops["alone_seal_bytes_per_s"]),
                     f"{hops['span_fraction']:.0%}",
                     f"{hops['hop_fraction']:.0%}",
+                    f"{hops['all_reduce_fraction']:.0%}",
                 )
             )
     return markdown(header, rows)
