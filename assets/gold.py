@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from assets import freshness
 from assets.chunking import chunks
@@ -78,6 +79,8 @@ TABLES = (*RUN_TABLES, *PAIR_TABLES, scaling.TABLE, published.TABLE)
 # Raise with every change of what a measure makes of the same rows: every run is then measured again.
 MEASURES_VERSION = 5
 SLICE_SPANS = 250_000
+# One span in so many is looked at to cut time into slices.
+SAMPLED = 16
 END_OF_TIME = 1 << 62
 Slice = tuple[tuple[int, ...], int, int]
 # To read a rank's spans so many times takes less than to share them out.
@@ -95,7 +98,14 @@ _SLICED = (
     "name",
     "ts_ns",
     "duration_ns",
+    "correlation_id",
+    "launch_ts_ns",
+    "launch_duration_ns",
+    "direction",
+    "memory",
+    "payload_bytes",
     "is_orphan",
+    "is_before_launch",
 )
 
 
@@ -165,8 +175,8 @@ class Measuring:
             ),
             time_breakdown.TABLE.name: lambda: time_breakdown.measure(summed(), stepped, seeing()),
             kernel_breakdown.TABLE.name: lambda: kernel_breakdown.measure(spanned),
-            launches.TABLE.name: lambda: launches.measure(spanned),
-            operation_costs.TABLE.name: lambda: operation_costs.measure(spanned),
+            launches.TABLE.name: lambda: launches.measure(summed(), spanned),
+            operation_costs.TABLE.name: lambda: operation_costs.measure(summed(), spanned),
             stragglers.TABLE.name: lambda: stragglers.measure(read(collectives.TABLE), read(clock_offsets.TABLE)),
             sealing_coverage.TABLE.name: lambda: sealing_coverage.measure(
                 read(crossings.TABLE), read(nonce_budgets.TABLE)
@@ -183,7 +193,7 @@ class Measuring:
         def seeing() -> Frame:
             return self._wrapped(spanned.filter(nw.col("is_gpu")).select("run_id", "rank").unique())
 
-        return self._engine.rows(plans[table.name]())
+        return self._engine.rows(plans[table.name](), is_lean=True)
 
     def slices(self) -> list[Slice]:
         """Ranks and stretches of time, none of which holds too many spans; one of nothing where there are none."""
@@ -198,6 +208,8 @@ class Measuring:
         return {
             trace_summary.TABLE.name: self._engine.rows(trace_summary.united(spanned, low, high)),
             time_breakdown.TABLE.name: self._engine.rows(time_breakdown.charged(spanned, self._stepped, low, high)),
+            launches.TABLE.name: self._engine.rows(launches.shorter(spanned, low, high)),
+            operation_costs.TABLE.name: self._engine.rows(operation_costs.copy_calls(spanned, low, high)),
         }
 
     def _sums_of_all(self, slices: list[Slice]) -> Iterator[dict[str, pa.Table]]:
@@ -222,10 +234,15 @@ class Measuring:
             if chunk.parts == 1:
                 yield chunk.ranks, 0, END_OF_TIME
             elif chunk.part == 0:
-                starts = self._engine.rows(chunk.of(spanned).select("ts_ns")).column("ts_ns").to_numpy()
-                order = np.sort(starts)
+                order = self._some_starts(*chunk.ranks)
                 cuts = [int(order[len(order) * part // chunk.parts]) for part in range(1, chunk.parts)]
                 yield from ((chunk.ranks, low, high) for low, high in pairwise([0, *cuts, END_OF_TIME]) if low < high)
+
+    def _some_starts(self, rank: int) -> npt.NDArray[np.int64]:
+        """The starts of some of a rank's spans, in order: where time is cut changes no sum, so nearly equal will do."""
+        batches = self._lake.batches(spans.TABLE, self._run_id, ("ts_ns",), rank=rank)
+        # A copy of those: a view would hold the whole batch.
+        return np.sort(np.concatenate([batch.column("ts_ns").to_numpy()[::SAMPLED].copy() for batch in batches]))
 
     def _read(self, table: Table) -> Frame:
         return self._engine.read(self._lake, table, [self._run_id])
@@ -236,10 +253,12 @@ class Measuring:
 
 
 def _places(batch: pa.RecordBatch, bounds: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
-    """Which rows to put where: a span goes into every slice that it reaches."""
+    """Which rows to put where: a span goes into every slice that it reaches, its launch counted in."""
     starts = batch.column("ts_ns").to_numpy()
-    first = np.searchsorted(bounds, starts, "right")
-    last = np.searchsorted(bounds, starts + batch.column("duration_ns").to_numpy(), "right")
+    ends = starts + batch.column("duration_ns").to_numpy()
+    launches = pc.coalesce(batch.column("launch_ts_ns"), batch.column("ts_ns")).to_numpy()
+    first = np.searchsorted(bounds, np.minimum(starts, launches), "right")
+    last = np.searchsorted(bounds, np.maximum(ends, launches), "right")
     counts = last - first + 1
     rows = np.repeat(np.arange(len(starts)), counts)
     before = np.repeat(np.cumsum(counts) - counts, counts)

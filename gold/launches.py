@@ -5,7 +5,7 @@ from __future__ import annotations
 import narwhals as nw
 
 from gold.percentiles import percentiles
-from lake.frames import Frame, flag, fraction, numbered, sentences, shaped
+from lake.frames import Frame, firsts, flag, fraction, sentences, shaped, without
 from lake.tables import RUN_ID, Column, Table, float64, int32, int64, text
 from silver.patterns import PATTERNS
 from silver.steps import EVIDENCE
@@ -63,82 +63,87 @@ _KEYS = ("run_id", "rank")
 _CALLS = ("launch_call", "copy_call", "sync_call", "blocking_copy_call", "other_call")
 _KERNELS = ("compute", "collective", "crypto")
 _INT = nw.Int64
+_IDENTITY = ("source_sha256", "ordinal")
 
 
-def measure(spans: Frame) -> Frame:
-    """Time launches without the first, and kernels against their own launch; what no row shows is null, never 0."""
+def measure(short: Frame, spans: Frame) -> Frame:
+    """Time launches without the first, and kernels against their own launch; what no row shows is null, never 0.
+
+    `short` are the short kernels of all slices of time.
+    """
     ranks = spans.select(*_KEYS).unique()
-    launches = _after_the_first(spans.filter(PATTERNS.has_pattern("pattern", "launch_call")))
-    work = _shared(spans.filter(nw.col("is_gpu")))
-    steady = launches.filter(nw.col("_place") > 1)
+    launches = spans.filter(PATTERNS.has_pattern("pattern", "launch_call")).select(
+        *_KEYS, *_IDENTITY, "ts_ns", "duration_ns"
+    )
+    first = firsts(launches, _KEYS, ["ts_ns", *_IDENTITY])
+    steady = without(launches, first, _KEYS, _IDENTITY)
+    work = _work(spans.filter(nw.col("is_gpu")))
     for part in (
-        _calls(spans, launches),
+        _calls(spans),
+        first.select(*_KEYS, first_launch_ns=nw.col("duration_ns")),
         percentiles(steady, _KEYS, "duration_ns", "launch_"),
-        _work(work),
-        percentiles(work.filter(nw.col("_is_kernel") == 1), _KEYS, "_queue_ns", "queue_"),
+        _sums(work),
+        short.group_by(*_KEYS).agg(nw.col("short_kernels_count").sum().cast(_INT)),
+        percentiles(work.filter(nw.col("kernels_count") == 1), _KEYS, "_queue_ns", "queue_"),
     ):
         ranks = ranks.join(part, on=list(_KEYS), how="left")
     return shaped(_evident(ranks), TABLE)
 
 
-def _after_the_first(launches: Frame) -> Frame:
-    """Number the launches of a rank by their start."""
-    launches = launches.select(*_KEYS, "source_sha256", "ordinal", "ts_ns", "duration_ns")
-    return numbered(launches, "_place", _KEYS, ["ts_ns", "source_sha256", "ordinal"])
+def shorter(spans: Frame, low_ns: int, high_ns: int) -> Frame:
+    """Count compute kernels shorter than their launch, or than their part of one that they share, as in a CUDA graph.
 
-
-def _calls(spans: Frame, launches: Frame) -> Frame:
-    """Count the calls of a rank that recorded any."""
-    calls = spans.filter(PATTERNS.has_pattern("pattern", *_CALLS)).with_columns(
-        launches_count=flag(PATTERNS.has_pattern("pattern", "launch_call")),
-        copy_calls_count=flag(PATTERNS.has_pattern("pattern", "copy_call")),
-    )
-    counts = calls.group_by(*_KEYS).agg(nw.col("launches_count", "copy_calls_count").sum().cast(_INT))
-    first = nw.when(nw.col("_place") == 1).then(nw.col("duration_ns"))
-    times = (
-        launches.with_columns(first_launch_ns=first)
-        .group_by(*_KEYS)
-        .agg(first_launch_ns=nw.col("first_launch_ns").max(), launch_total_ns=nw.col("duration_ns").sum().cast(_INT))
-    )
-    return counts.join(times, on=list(_KEYS), how="left")
-
-
-def _shared(work: Frame) -> Frame:
-    """Give GPU work its queueing time, and its part of a launch that started several, as that of a CUDA graph does."""
-    work = work.select(
-        *_KEYS,
-        "source_sha256",
-        "kind",
-        "correlation_id",
-        "ts_ns",
-        "duration_ns",
-        "launch_ts_ns",
-        "launch_duration_ns",
-        "is_orphan",
-        "is_before_launch",
-        _one=nw.lit(1).cast(_INT),
-        _is_kernel=flag(nw.col("kind").is_in(_KERNELS) & ~nw.col("is_orphan")),
-    )
-    work = work.with_columns(_together=nw.col("_one").sum().over(*_KEYS, "source_sha256", "correlation_id").cast(_INT))
-    waited = nw.col("ts_ns") - nw.col("launch_ts_ns") - nw.col("launch_duration_ns")
+    Only launches within a slice of time: which kernels share one is known where all of its work is at hand.
+    """
+    started, keys = nw.col("launch_ts_ns"), [*_KEYS, "launch_ts_ns", "correlation_id"]
+    work = _work(spans.filter(nw.col("is_gpu"), started >= low_ns, started < high_ns))
+    work = work.with_columns(_together=nw.col("_one").sum().over(*keys).cast(_INT))
     part = (nw.col("launch_duration_ns") + nw.col("_together") - 1) // nw.col("_together")
-    is_compute = (nw.col("kind") == "compute") & (nw.col("_is_kernel") == 1)
-    return work.with_columns(
-        _queue_ns=nw.when(waited > 0).then(waited).otherwise(nw.lit(0).cast(_INT)),
-        _is_compute=flag(is_compute),
-        _is_short=flag(is_compute & (nw.col("duration_ns") < part)),
+    short = work.select(*_KEYS, short_kernels_count=flag((nw.col("_compute") == 1) & (nw.col("duration_ns") < part)))
+    return short.group_by(*_KEYS).agg(nw.col("short_kernels_count").sum().cast(_INT))
+
+
+def _calls(spans: Frame) -> Frame:
+    """Count the calls of a rank that recorded any, and what its launches took."""
+    is_launch = PATTERNS.has_pattern("pattern", "launch_call")
+    calls = spans.filter(PATTERNS.has_pattern("pattern", *_CALLS)).with_columns(
+        launches_count=flag(is_launch),
+        copy_calls_count=flag(PATTERNS.has_pattern("pattern", "copy_call")),
+        launch_total_ns=nw.when(is_launch).then(nw.col("duration_ns")),
     )
+    sums = calls.group_by(*_KEYS).agg(
+        nw.col("launches_count", "copy_calls_count").sum().cast(_INT),
+        launch_total_ns=nw.col("launch_total_ns").sum().cast(_INT),
+    )
+    # The sum of nothing is 0 or null, as engines please: nothing was launched, so there is no time of it.
+    total = nw.when(nw.col("launches_count") > 0).then(nw.col("launch_total_ns"))
+    return sums.with_columns(launch_total_ns=total)
 
 
 def _work(work: Frame) -> Frame:
-    """Sum what a rank's GPU rows show."""
-    zero = nw.lit(0).cast(_INT)
-    work = work.with_columns(
-        orphans_count=flag(nw.col("is_orphan")),
-        orphan_ns=nw.when(nw.col("is_orphan")).then(nw.col("duration_ns")).otherwise(zero),
+    """Every piece of GPU work: which of the counts it belongs to, and how long it queued."""
+    zero, is_orphan = nw.lit(0).cast(_INT), nw.col("is_orphan")
+    is_kernel = nw.col("kind").is_in(_KERNELS) & ~is_orphan
+    waited = nw.col("ts_ns") - nw.col("launch_ts_ns") - nw.col("launch_duration_ns")
+    return work.select(
+        *_KEYS,
+        "launch_ts_ns",
+        "correlation_id",
+        "duration_ns",
+        "launch_duration_ns",
+        _one=nw.lit(1).cast(_INT),
+        kernels_count=flag(is_kernel),
+        _compute=flag((nw.col("kind") == "compute") & is_kernel),
+        orphans_count=flag(is_orphan),
+        orphan_ns=nw.when(is_orphan).then(nw.col("duration_ns")).otherwise(zero),
         before_launch_count=flag(nw.col("is_before_launch")),
-    ).rename({"_is_kernel": "kernels_count", "_is_compute": "_compute", "_is_short": "short_kernels_count"})
-    names = ("kernels_count", "_compute", "short_kernels_count", "orphans_count", "orphan_ns", "before_launch_count")
+        _queue_ns=nw.when(waited > 0).then(waited).otherwise(zero),
+    )
+
+
+def _sums(work: Frame) -> Frame:
+    """Sum what a rank's GPU rows show."""
+    names = ("kernels_count", "_compute", "orphans_count", "orphan_ns", "before_launch_count")
     return work.group_by(*_KEYS).agg(*(nw.col(name).sum().cast(_INT) for name in names))
 
 
@@ -146,8 +151,11 @@ def _evident(ranks: Frame) -> Frame:
     """Say what was seen; a rank without GPU rows was not seen to have an idle GPU (R4)."""
     is_called, is_seen = ~nw.col("launches_count").is_null(), ~nw.col("kernels_count").is_null()
     seen = {True: nw.lit("measured"), False: nw.lit("unobservable")}
+    # A rank of which no work has a launch has no short kernel: only where no work was seen is that unknown.
+    count = nw.when(is_seen).then(nw.col("short_kernels_count").fill_null(0))
     return ranks.with_columns(
-        short_kernels_fraction=fraction(nw.col("short_kernels_count"), nw.col("_compute")),
+        short_kernels_count=count,
+        short_kernels_fraction=fraction(count, nw.col("_compute")),
         evidence=nw.when(is_called).then(seen[True]).otherwise(seen[False]),
         gpu_evidence=nw.when(is_seen).then(seen[True]).otherwise(seen[False]),
         reason=sentences(

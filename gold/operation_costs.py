@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from gold.percentiles import medians
-from lake.frames import Frame, flag, fraction, numbered, sentences, shaped
+from gold.percentiles import counted, medians
+from lake.frames import Frame, firsts, flag, fraction, sentences, shaped, without
 from lake.tables import RUN_ID, Table, float64, int64, text
 from silver.spans import DIRECTIONS, MEMORIES
 from silver.steps import EVIDENCE
@@ -63,12 +63,12 @@ _MOST_BYTES = 1 << 40
 _INT = nw.Int64
 
 
-def measure(spans: Frame) -> Frame:
-    """Time a copy on the GPU and its call on the host apart: under CC the seal is paid in the call, which may queue."""
-    columns = [*_KEYS, "duration_ns", *_SUMS]
-    copies = _copies(spans)
-    parts = [_calls(spans), copies, _copy_calls(copies)]
-    work = nw.concat([part.with_columns(_known=flag(~nw.col("_bytes").is_null())).select(columns) for part in parts])
+def measure(called: Frame, spans: Frame) -> Frame:
+    """Time a copy on the GPU and its call on the host apart: under CC the seal is paid in the call, which may queue.
+
+    `called` are the calls of copies of all slices of time.
+    """
+    work = nw.concat([called, _counted(_calls(spans)), _counted(_copies(spans))])
     found = medians(work, _KEYS, "duration_ns", _SUMS)
     is_whole = nw.col("_known") == nw.col("operations_count")
     found = found.with_columns(payload_bytes=nw.when(is_whole).then(nw.col("_bytes")))
@@ -92,9 +92,10 @@ def measure(spans: Frame) -> Frame:
 def _calls(spans: Frame) -> Frame:
     """Calls after the first of their name on each rank, which may set up the GPU."""
     calls = spans.filter(nw.col("category").is_in(_CALLS)).with_columns(name=nw.col("name").fill_null(""))
-    calls = numbered(calls, "_place", ["run_id", "rank", "name"], ["ts_ns", "source_sha256", "ordinal"])
+    keys, identity = ("run_id", "rank", "name"), ("source_sha256", "ordinal")
+    calls = calls.select(*keys, *identity, "ts_ns", "duration_ns", "has_queued_work")
     none = nw.lit(NONE)
-    return calls.filter(nw.col("_place") > 1).with_columns(
+    return without(calls, firsts(calls, keys, ["ts_ns", *identity]), keys, identity).with_columns(
         operation=nw.lit("call"),
         direction=none,
         memory=none,
@@ -123,11 +124,20 @@ def _copies(spans: Frame) -> Frame:
     )
 
 
-def _copy_calls(copies: Frame) -> Frame:
-    """The calls that started one copy each; a graph that holds several has no time for one."""
-    called = copies.filter(~nw.col("launch_duration_ns").is_null()).with_columns(
+def copy_calls(spans: Frame, low_ns: int, high_ns: int) -> Frame:
+    """The calls within a slice of time that started one copy each; a graph that holds several has no time for one."""
+    started = nw.col("launch_ts_ns")
+    called = _copies(spans.filter(started >= low_ns, started < high_ns)).with_columns(
         _together=nw.col("duration_ns").count().over("run_id", "rank", "launch_ts_ns", "correlation_id")
     )
-    return called.filter(nw.col("_together") == 1).with_columns(
-        operation=nw.lit("copy_call"), duration_ns=nw.col("launch_duration_ns")
+    return _counted(
+        called.filter(nw.col("_together") == 1).with_columns(
+            operation=nw.lit("copy_call"), duration_ns=nw.col("launch_duration_ns")
+        )
     )
+
+
+def _counted(work: Frame) -> Frame:
+    known = work.with_columns(_known=flag(~nw.col("_bytes").is_null()))
+    columns = [*_KEYS, "duration_ns", *_SUMS]
+    return counted(known.select(columns), _KEYS, "duration_ns", _SUMS).select(*columns, "_count")

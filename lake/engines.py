@@ -39,8 +39,8 @@ class Engine(Protocol):
         """Rows at hand, as a frame that can be joined with what was read."""
         ...
 
-    def rows(self, frame: Frame, *, is_small: bool = False) -> pa.Table:
-        """Run the plan; `is_small` says that all of its inputs fit memory at once."""
+    def rows(self, frame: Frame, *, is_small: bool = False, is_lean: bool = False) -> pa.Table:
+        """Run the plan; `is_small`: all of its inputs fit memory at once; `is_lean`: read twice rather than keep."""
         ...
 
 
@@ -61,12 +61,17 @@ class PolarsEngine:
 
         return nw.from_native(pl.DataFrame(rows).lazy())
 
-    def rows(self, frame: Frame, *, is_small: bool = False) -> pa.Table:
-        """Run the plan on all cores, in batches unless its inputs are small: whole columns then take less of both."""
+    def rows(self, frame: Frame, *, is_small: bool = False, is_lean: bool = False) -> pa.Table:
+        """Run the plan on all cores, in batches unless its inputs are small: whole columns then take less of both.
+
+        What a plan uses twice Polars computes once and keeps whole, unless it is to be lean.
+        """
+        from polars import QueryOptFlags
         from polars.exceptions import PolarsError
 
+        plan, how = frame.to_native(), QueryOptFlags(comm_subplan_elim=not is_lean)
         try:
-            return frame.to_native().collect(engine="in-memory" if is_small else "streaming").to_arrow()
+            return plan.collect(engine="in-memory" if is_small else "streaming", optimizations=how).to_arrow()
         except PolarsError as error:
             raise _broken(self.name, error) from error
 
@@ -89,8 +94,8 @@ class DuckDBEngine:
         """A relation over the same memory."""
         return nw.from_native(self._connection.from_arrow(rows))
 
-    def rows(self, frame: Frame, *, is_small: bool = False) -> pa.Table:  # noqa: ARG002 - DuckDB decides for itself
-        """Run the query."""
+    def rows(self, frame: Frame, *, is_small: bool = False, is_lean: bool = False) -> pa.Table:  # noqa: ARG002
+        """Run the query; DuckDB decides for itself what to keep."""
         try:
             return frame.collect("pyarrow").to_native()
         except duckdb.Error as error:

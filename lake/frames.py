@@ -47,6 +47,24 @@ def numbered(frame: Frame, name: str, keys: Sequence[str], order_by: str | Seque
     return counted.with_columns(place.alias(name)).drop("_one")
 
 
+def firsts(frame: Frame, keys: Sequence[str], order_by: Sequence[str]) -> Frame:
+    """The first row of each group: only rows that share its first place are sorted, not the whole group."""
+    least, *_ = order_by
+    began = frame.group_by(*keys).agg(_began=nw.col(least).min())
+    same = frame.join(began, on=list(keys), how="inner").filter(nw.col(least) == nw.col("_began")).drop("_began")
+    return numbered(same, "_place", keys, order_by).filter(nw.col("_place") == 1).drop("_place")
+
+
+def without(frame: Frame, few: Frame, keys: Sequence[str], identity: Sequence[str]) -> Frame:
+    """The rows but for a few, at most one a group; no row is held, as an anti-join of Polars would hold them all."""
+    named = few.select(*keys, **{f"_not_{name}": nw.col(name) for name in identity})
+    found = frame.join(named, on=list(keys), how="inner")
+    is_other = nw.lit(False)
+    for name in identity:
+        is_other |= nw.col(name) != nw.col(f"_not_{name}")
+    return found.filter(is_other).drop(*(f"_not_{name}" for name in identity))
+
+
 def reached_before(frame: Frame, keys: Sequence[str], order_by: Sequence[str]) -> Frame:
     """Add `_before_ns`: the latest `_end_ns` of the rows before each one, 0 before the first."""
     latest = frame.with_columns(_latest_ns=nw.col("_end_ns").cum_max().over(*keys, order_by=order_by))

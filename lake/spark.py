@@ -45,8 +45,8 @@ class SparkEngine:
         """Rows shipped to the session, in one piece: Spark 4.3 drops all that comes after an empty chunk."""
         return nw.from_native(self._session.createDataFrame(rows.combine_chunks()))
 
-    def rows(self, frame: Frame, *, is_small: bool = False) -> pa.Table:  # noqa: ARG002 - Spark decides for itself
-        """Run the plan."""
+    def rows(self, frame: Frame, *, is_small: bool = False, is_lean: bool = False) -> pa.Table:  # noqa: ARG002
+        """Run the plan; Spark decides for itself what to keep."""
         from pyspark.errors import PySparkException
 
         try:

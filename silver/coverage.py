@@ -6,7 +6,8 @@ import narwhals as nw
 
 from lake.frames import Frame, reached_before
 
-_ORDER = ["_at_ns", "_is_point", "source_sha256", "ordinal", "_sign"]
+# Rows that are equal in these change nothing for each other, in whichever order they come.
+_ORDER = ["_at_ns", "_is_point", "_end_ns"]
 
 
 def covered(rows: Frame, cover: Frame) -> Frame:
@@ -18,7 +19,10 @@ def covered(rows: Frame, cover: Frame) -> Frame:
         rows.select(*keys, _at_ns=at, _end_ns=zero, _is_point=nw.lit(1), _sign=nw.lit(sign).cast(nw.Int64))
         for at, sign in ((start, -1), (end, 1))
     ]
-    both = nw.concat([cover.select(*keys, _at_ns=start, _end_ns=end, _is_point=nw.lit(0), _sign=zero), *points])
+    # What covers need not be told apart, and is by far the most: it goes without a name.
+    nameless = {"source_sha256": nw.lit(None).cast(nw.String), "ordinal": nw.lit(None).cast(nw.Int64)}
+    cover = cover.select("rank", **nameless, _at_ns=start, _end_ns=end, _is_point=nw.lit(0), _sign=zero)
+    both = nw.concat([cover, *points])
     both = reached_before(both, ["rank"], _ORDER)
     begun = nw.max_horizontal(nw.col("_at_ns"), nw.col("_before_ns"))
     new = nw.max_horizontal(nw.col("_end_ns") - begun, zero)

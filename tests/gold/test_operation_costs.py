@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gold import operation_costs, operation_overhead
 from gold.pairs import Pair
-from tests.gold.answers import answered
+from tests.gold.answers import InSlices, answered
 from tests.silver.rows import RUN, rows_of
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tests.silver.rows import Bench
 
+COSTS = InSlices(operation_costs.TABLE, operation_costs.copy_calls, operation_costs.measure)
 PAIR = Pair("tee", "hopper_spt_cc", "plain", "manifest")
 
 
@@ -35,7 +36,7 @@ def copies(size: int | None, *durations: int, **fields: Any) -> list[dict[str, A
 
 
 def test_a_call_is_timed_without_its_first_and_its_median_lies_between_observed_bounds(engine: Bench) -> None:
-    rows = answered(engine, operation_costs, spans=calls("cudaLaunchKernel", 999, *range(101, 112)))
+    rows = answered(engine, COSTS, spans=calls("cudaLaunchKernel", 999, *range(101, 112)))
     columns = ("operation", "name", "direction", "operations_count", "median_ns", "median_low_ns", "median_high_ns")
     assert rows.select(columns).rows() == [("call", "cudaLaunchKernel", "none", 11, 106, 101, 111)]
     assert rows.select("total_ns", "payload_bytes", "reason").rows() == [(sum(range(101, 112)), None, None)]
@@ -48,7 +49,7 @@ def test_copies_are_told_apart_by_direction_memory_and_size(engine: Bench) -> No
         *copies(None, 5, memory="pageable"),
         *copies(1 << 30, 9, direction=None, memory=None),
     ]
-    rows = answered(engine, operation_costs, spans=[{**row, "ordinal": at} for at, row in enumerate(spans)])
+    rows = answered(engine, COSTS, spans=[{**row, "ordinal": at} for at, row in enumerate(spans)])
     columns = ("direction", "memory", "size_class", "operations_count", "median_ns", "payload_bytes")
     assert rows.select(columns).rows() == [
         ("host_to_gpu", "pageable", "unknown", 1, 5, None),
@@ -64,7 +65,7 @@ def test_the_call_of_a_copy_is_timed_apart_from_the_copy(engine: Bench) -> None:
     called = {"launch_ts_ns": 1, "launch_duration_ns": 70, "correlation_id": 5}
     graph = {"launch_ts_ns": 9, "launch_duration_ns": 90, "correlation_id": 6, "direction": "gpu_to_host"}
     spans = [*copies(8, 10, **called), *copies(8, 10, 11, **graph)]
-    rows = answered(engine, operation_costs, spans=[{**row, "ordinal": at} for at, row in enumerate(spans)])
+    rows = answered(engine, COSTS, spans=[{**row, "ordinal": at} for at, row in enumerate(spans)])
     assert rows.select("operation", "direction", "operations_count", "median_ns").rows() == [
         ("copy", "gpu_to_host", 2, 10),
         ("copy", "host_to_gpu", 1, 10),
@@ -73,7 +74,7 @@ def test_the_call_of_a_copy_is_timed_apart_from_the_copy(engine: Bench) -> None:
 
 
 def test_a_copy_call_under_cc_says_that_it_holds_queued_work(engine: Bench) -> None:
-    rows = answered(engine, operation_costs, spans=calls("cudaMemcpyAsync", *[5] * 11, has_queued_work=True))
+    rows = answered(engine, COSTS, spans=calls("cudaMemcpyAsync", *[5] * 11, has_queued_work=True))
     assert rows["reason"].to_list() == ["under CC such a call holds queued work: it is not the time of a copy"]
 
 
@@ -111,7 +112,7 @@ def test_what_only_one_recorded_is_no_row() -> None:
 def test_bounds_are_observed_lie_around_the_median_and_hold_enough(durations: list[int]) -> None:
     from lake.engines import engine as lake_engine
 
-    rows = answered(lake_engine("polars"), operation_costs, spans=copies(1, *durations))
+    rows = answered(lake_engine("polars"), COSTS, spans=copies(1, *durations))
     low, middle, high = rows.select("median_low_ns", "median_ns", "median_high_ns").row(0)
     assert low <= middle <= high
     assert {low, middle, high} <= set(durations)
