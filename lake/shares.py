@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import resource
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
 
+from lake.errors import SourceUnavailable
 from lake.places import reaching
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+# What else a process has open: tables, sockets, the files of a landing directory.
+_OTHER_FILES = 256
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -27,11 +31,12 @@ class Shares:
         self._exits = ExitStack()
 
     def __enter__(self) -> Self:
-        with reaching("the spool of the lake could not be written to"):
+        _may_open(len(self._files))
+        with ExitStack() as opened, reaching("the spool of the lake could not be written to"):
             self._writers = [
-                self._exits.enter_context(pa.ipc.new_file(file, self._schema, options=_COMPRESSED))
-                for file in self._files
+                opened.enter_context(pa.ipc.new_file(file, self._schema, options=_COMPRESSED)) for file in self._files
             ]
+            self._exits = opened.pop_all()
         return self
 
     def __exit__(
@@ -57,3 +62,16 @@ class Shares:
                 rows = pa.ipc.open_file(file).read_all()
             self._files[place].unlink()
         return rows
+
+
+def _may_open(files: int) -> None:
+    """Let this process have so many files open: many systems say 1,024 at first, and let it ask for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = files + _OTHER_FILES
+    if resource.RLIM_INFINITY not in (soft, hard) and hard < wanted:
+        raise SourceUnavailable(
+            f"{files:,} shares of a rank need as many files open at once; this machine allows {hard:,}",
+            "raise the limit of open files (`ulimit -Hn`) and run again",
+        )
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
