@@ -60,6 +60,11 @@ def test_a_compute_kernel_shorter_than_its_launch_is_short(engine: Bench) -> Non
     assert found.select("short_kernels_count", "short_kernels_fraction").rows() == [(1, 1 / 3)]
 
 
+def test_an_id_that_comes_again_is_another_launch(engine: Bench) -> None:
+    rows = [kernel(110, 9, (100, 10), correlation_id=7), kernel(210, 9, (200, 10), correlation_id=7)]
+    assert answered(engine, LAUNCHES, spans=rows).select("short_kernels_count").rows() == [(2,)]
+
+
 def test_kernels_of_one_graph_share_its_launch(engine: Bench) -> None:
     rows = [kernel(110, 4, correlation_id=7), kernel(120, 3, correlation_id=7), kernel(130, 90, correlation_id=7)]
     found = answered(engine, LAUNCHES, spans=rows)
