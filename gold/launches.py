@@ -8,6 +8,7 @@ from gold.percentiles import percentiles
 from lake.frames import Frame, firsts, flag, fraction, sentences, shaped, without
 from lake.tables import RUN_ID, Column, Table, float64, int32, int64, text
 from silver.patterns import PATTERNS
+from silver.spans import TABLE as SPANS
 from silver.steps import EVIDENCE
 
 
@@ -63,7 +64,6 @@ _KEYS = ("run_id", "rank")
 _CALLS = ("launch_call", "copy_call", "sync_call", "blocking_copy_call", "other_call")
 _KERNELS = ("compute", "collective", "crypto")
 _INT = nw.Int64
-_IDENTITY = ("source_sha256", "ordinal")
 
 
 def measure(short: Frame, spans: Frame) -> Frame:
@@ -73,10 +73,10 @@ def measure(short: Frame, spans: Frame) -> Frame:
     """
     ranks = spans.select(*_KEYS).unique()
     launches = spans.filter(PATTERNS.has_pattern("pattern", "launch_call")).select(
-        *_KEYS, *_IDENTITY, "ts_ns", "duration_ns"
+        *_KEYS, *SPANS.key, "ts_ns", "duration_ns"
     )
-    first = firsts(launches, _KEYS, ["ts_ns", *_IDENTITY])
-    steady = without(launches, first, _KEYS, _IDENTITY)
+    first = firsts(launches, _KEYS, ["ts_ns", *SPANS.key])
+    steady = without(launches, first, _KEYS, SPANS.key)
     work = _work(spans.filter(nw.col("is_gpu")))
     for part in (
         _calls(spans),

@@ -8,6 +8,7 @@ from gold.percentiles import counted, medians
 from lake.frames import Frame, firsts, flag, fraction, sentences, shaped, without
 from lake.tables import RUN_ID, Table, float64, int64, text
 from silver.spans import DIRECTIONS, MEMORIES
+from silver.spans import TABLE as SPANS
 from silver.steps import EVIDENCE
 
 OPERATIONS = ("call", "copy", "copy_call")
@@ -92,10 +93,10 @@ def measure(called: Frame, spans: Frame) -> Frame:
 def _calls(spans: Frame) -> Frame:
     """Calls after the first of their name on each rank, which may set up the GPU."""
     calls = spans.filter(nw.col("category").is_in(_CALLS)).with_columns(name=nw.col("name").fill_null(""))
-    keys, identity = ("run_id", "rank", "name"), ("source_sha256", "ordinal")
-    calls = calls.select(*keys, *identity, "ts_ns", "duration_ns", "has_queued_work")
+    keys = ("run_id", "rank", "name")
+    calls = calls.select(*keys, *SPANS.key, "ts_ns", "duration_ns", "has_queued_work")
     none = nw.lit(NONE)
-    return without(calls, firsts(calls, keys, ["ts_ns", *identity]), keys, identity).with_columns(
+    return without(calls, firsts(calls, keys, ["ts_ns", *SPANS.key]), keys, SPANS.key).with_columns(
         operation=nw.lit("call"),
         direction=none,
         memory=none,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from lake.errors import SourceUnavailable
+from lake.errors import ContractBroken
 from lake.places import reaching
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _may_open(files: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = files + _OTHER_FILES
     if resource.RLIM_INFINITY not in (soft, hard) and hard < wanted:
-        raise SourceUnavailable(
+        raise ContractBroken(
             f"{files:,} shares of a rank need as many files open at once; this machine allows {hard:,}",
             "raise the limit of open files (`ulimit -Hn`) and run again",
         )

@@ -76,6 +76,6 @@ with Shares(Path(sys.argv[1]), pa.schema([("number", pa.int64())]), 1000):
 def test_where_the_machine_allows_no_more_files_the_error_says_what_to_raise(tmp_path: Path) -> None:
     settings = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path)], env=settings, capture_output=True, check=False)
-    assert b"SourceUnavailable: 1,000 shares of a rank need as many files open at once" in done.stderr
+    assert b"ContractBroken: 1,000 shares of a rank need as many files open at once" in done.stderr
     assert b"ulimit -Hn" in done.stderr
     assert list(tmp_path.iterdir()) == []

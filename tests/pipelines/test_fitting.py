@@ -21,10 +21,10 @@ def landed(name: str, size_bytes: int | None) -> LandedFile:
 
 
 def test_a_run_that_needs_more_than_half_of_the_memory_is_told_of() -> None:
-    runs = {"small": [landed("r0.json", 10**6)], "large": [landed(f"r{n}.json.gz", 4 * 10**9) for n in range(4)]}
+    runs = {"small": [landed("r0.json", 10**6)], "large": [landed(f"r{n}.json.gz", 2 * 10**9) for n in range(4)]}
     told = advice(runs, 16 * 10**9)
     assert told is not None
-    assert "large may need 15.1 GB of memory (modelled), and this machine has 16.0 GB" in told
+    assert "large may need 12.7 GB of memory (modelled), and this machine has 16.0 GB" in told
     assert "--engine spark" in told
 
 
