@@ -30,69 +30,94 @@ class Rate:
     open: float
 
 
-def alone(message_bytes: int, threads: int, seconds: float = 0.3, plain: int = 1, slots: int = 1) -> Rate:
-    """Seal and open messages of this size on so many threads, with nothing else about it; keys are made up.
+@dataclass(frozen=True)
+class Walk:
+    """The memory that one all-reduce of a rank walks through: what it seals and opens, in which order, where."""
 
-    Messages walk through as much memory as the ring's do, `plain` messages of gradients and `slots` sealed ones: on one
-    buffer, used again and again, `cryptography` would be faster than it can be on gradients.
+    message_bytes: int
+    messages: int = 1
+    ranks: int = 2
+    slots: int = 1
+    threads: int = 1
+
+
+def alone(walk: Walk, seconds: float = 0.3) -> Rate:
+    """Seal and open what a ring would, buffer for buffer and thread for thread, with nothing else about it.
+
+    Where the ring's buffers lie matters as much as what is done to them: on one buffer that is used again and again,
+    `cryptography` is faster than it can be on gradients. Keys are made up, and nobody waits for anybody.
     """
-    piece = max(1, message_bytes // threads)
-    jobs = [_Job(piece, plain, slots) for _ in range(threads)]
-    return Rate(*(_timed(jobs, is_sealing, seconds) for is_sealing in (True, False)))
-
-
-class _Job:
-    """One thread's buffers."""
-
-    def __init__(self, length: int, plain: int, slots: int) -> None:
-        self._cipher = AESGCM(os.urandom(KEY_BYTES))
-        self.length, self._plain_count, self._slots = length, plain, slots
-        self._plain = memoryview(bytearray(os.urandom(length)) * plain)
-        self._sealed = memoryview(bytearray((length + TAG_BYTES) * slots))
-        self._nonces = [b""] * slots
-        self._turn = 0
-        for _ in range(slots):
-            self.seal()
-
-    def seal(self) -> None:
-        plain, sealed, slot = self._next()
-        self._nonces[slot] = self._turn.to_bytes(NONCE_BYTES, "big")
-        self._cipher.encrypt_into(self._nonces[slot], plain, b"", sealed)
-
-    def open(self) -> None:
-        plain, sealed, slot = self._next()
-        self._cipher.decrypt_into(self._nonces[slot], sealed, b"", plain)
-
-    def _next(self) -> tuple[memoryview, memoryview, int]:
-        self._turn += 1
-        slot, sealed_length = self._turn % self._slots, self.length + TAG_BYTES
-        start, sealed_start = self._turn % self._plain_count * self.length, slot * sealed_length
-        return self._plain[start : start + self.length], self._sealed[sealed_start : sealed_start + sealed_length], slot
-
-
-def _timed(jobs: list[_Job], is_sealing: bool, seconds: float) -> float:
-    done = [0] * len(jobs)
-
-    def work(index: int) -> None:
-        once = jobs[index].seal if is_sealing else jobs[index].open
-        # At least once: on a busy machine a thread may come to its turn only after the deadline.
-        while not done[index] or time.perf_counter() < deadline:
-            once()
-            done[index] += jobs[index].length
-
+    jobs = [_Job(walk) for _ in range(walk.threads)]
     began = time.perf_counter()
     deadline = began + seconds
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(jobs))]
+    threads = [threading.Thread(target=job.work, args=(deadline,)) for job in jobs]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return sum(done) / (time.perf_counter() - began)
+    return Rate(sum(job.done / job.seal_s for job in jobs), sum(job.done / job.open_s for job in jobs))
+
+
+class _Job:
+    """One thread's buffers: a bucket, the slots of a link, and where a message is opened before it is added.
+
+    Two neighbours share the slots of a link, so a rank that seals into its own and opens out of them again touches as
+    much memory as a rank of a ring does. It opens what lies there longest, which no cache of its own holds any more.
+    """
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+        self._cipher = AESGCM(os.urandom(KEY_BYTES))
+        self._length = length = max(1, walk.message_bytes // walk.threads)
+        self._bucket = memoryview(bytearray(os.urandom(length)) * (walk.messages * walk.ranks))
+        self._scratch = memoryview(bytearray(length))
+        self._slots = memoryview(bytearray((length + TAG_BYTES) * walk.slots))
+        self._sent = 0
+        self.done, self.seal_s, self.open_s = 0, 0.0, 0.0
+        for _ in range(walk.slots):
+            self._seal(self._scratch)
+
+    def work(self, deadline: float) -> None:
+        """Around and around; at least once, since on a busy machine a thread may come to its turn too late."""
+        while not self.done or time.perf_counter() < deadline:
+            self._around()
+
+    def _around(self) -> None:
+        ranks = self._walk.ranks
+        for hop in range(2 * (ranks - 1)):
+            for message in range(self._walk.messages):
+                began = time.perf_counter()
+                self._seal(self._plain(-hop, message))
+                sealed = time.perf_counter()
+                self._open(self._scratch if hop < ranks - 1 else self._plain(-1 - hop, message))
+                self.open_s += time.perf_counter() - sealed
+                self.seal_s += sealed - began
+                self.done += self._length
+
+    def _seal(self, plain: memoryview) -> None:
+        self._cipher.encrypt_into(_nonce(self._sent), plain, b"", self._slot(self._sent))
+        self._sent += 1
+
+    def _open(self, into: memoryview) -> None:
+        oldest = self._sent - self._walk.slots
+        self._cipher.decrypt_into(_nonce(oldest), self._slot(oldest), b"", into)
+
+    def _plain(self, part: int, message: int) -> memoryview:
+        start = (part % self._walk.ranks * self._walk.messages + message) * self._length
+        return self._bucket[start : start + self._length]
+
+    def _slot(self, number: int) -> memoryview:
+        start = number % self._walk.slots * (self._length + TAG_BYTES)
+        return self._slots[start : start + self._length + TAG_BYTES]
+
+
+def _nonce(number: int) -> bytes:
+    return number.to_bytes(NONCE_BYTES, "big")
 
 
 def single_core(seconds: float = 0.3) -> Rate:
     """One thread's rate on this machine while the other ranks rest; messages of a size that caches forgive."""
-    found = alone(4 << 20, 1, seconds) if dist.get_rank() == 0 else None
+    found = alone(Walk(1 << 20), seconds) if dist.get_rank() == 0 else None
     dist.barrier()
     told: list[Rate | None] = [found]
     dist.broadcast_object_list(told, src=0)
@@ -118,7 +143,9 @@ def hops(ring: SealedRing, bucket_bytes: int, message_bytes: int | None, seconds
 
 def _turn(ring: SealedRing, bucket: torch.Tensor, part: int, message: int, seconds: float) -> dict[str, float]:
     dist.barrier()
-    rate = alone(message, ring.chains, seconds, bucket.nbytes // message, slots_for(-(-part // message)) + 1)
+    messages = -(-part // message)
+    walk = Walk(message, messages, dist.get_world_size(), slots_for(messages, is_direct=ring.is_direct), ring.chains)
+    rate = alone(walk, seconds)
     ring.reduce(bucket)
     dist.barrier()
     # All ranks go around equally often, as rank 0 says: a clock or a rate of their own would part them.

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 # Receives that are asked for ahead of the one in hand, where messages travel in chunks.
 _AHEAD = 4
-# Room beyond what a rank sends before it receives, so that a neighbour that is late by a chunk holds nobody up.
-_SPARE = 4
+# Chunks that a rank sends before it receives the first, and room beyond them for a neighbour that is late. Few, since
+# slots are memory that sealing and opening walk through: the less there is of it, the more of it a cache still holds.
+_LEAD = 4
+_SPARE = 2
 # Of a block that is added, what one thread of torch's takes.
 _BLOCK_ELEMENTS = 1 << 17
 
@@ -60,9 +62,11 @@ def parts_of(elements: int, ranks: int) -> list[Part]:
     return list(pairwise(bounds))
 
 
-def slots_for(chunks: int) -> int:
+def slots_for(chunks: int, *, is_direct: bool) -> int:
     """Messages that may be on their way to the next rank where a part travels in so many chunks."""
-    return chunks + min(_SPARE, chunks - 1)
+    # A message that travels on as it came keeps its slot until it has another, and it travels on as soon as it came.
+    lead = chunks + 1 if is_direct else min(_LEAD, chunks)
+    return lead + (_SPARE if chunks > 1 else 0)
 
 
 def _added(own: torch.Tensor, came: torch.Tensor, ranks: int) -> None:
@@ -89,9 +93,9 @@ class Work:
 class Rotation:
     """The ring's algorithm and its buffers.
 
-    A rank begins by sending its own part; from then on it sends exactly one chunk for each that it receives. So there
-    are never more chunks around than the ranks began with, and room for one part's chunks on each rank is enough: no
-    set of ranks can wait for each other in a circle.
+    A rank begins by sending the first chunks of its own part; from then on it sends at most one for each that it
+    receives. What it sends was its own or came earlier, and there is room for as many as it is ahead. So a rank waits
+    only for one that has received less than itself, and no set of ranks can wait for each other in a circle.
     """
 
     def __init__(self, rank: int, ranks: int, link: Carrier, keys: Keys | None, chunk_bytes: int | None) -> None:
@@ -112,12 +116,18 @@ class Rotation:
         self._make_room(work, chunks)
         self._host = memory_of(work.staged.host)
         due = list(self._due(work, chunks, hops))
-        asked = 0
-        own = self._rank
-        work.staged.need(own)
-        for index, part in enumerate(chunks[own]):
-            self._forward(work, part, 0, index, None)
+        own = chunks[self._rank]
+        # What a rank sends is its own part and then, in the order in which it came, whatever has a hop left to go.
+        out = [(0, index, part) for index, part in enumerate(own)]
+        out += [(place.hop + 1, place.chunk, part) for place, _, part in due if place.hop + 1 < hops]
+        lead = len(own) if self._is_direct(hops) else min(_LEAD, len(own))  # what is relayed must leave as it comes
+        asked = sent = 0
+        relayed = None
+        work.staged.need(self._rank)
         for number, (place, part_index, part) in enumerate(due):
+            while sent < min(number + lead, len(out)):
+                self._forward(work, *out[sent], relayed)
+                sent += 1
             while asked < min(number + _AHEAD, len(due)) and self._ask(work, *due[asked]):
                 asked += 1
             with span("tee::recv", self._bytes_of(work, part)):
@@ -125,13 +135,13 @@ class Rotation:
             if place.hop < self._ranks - 1:
                 work.staged.need(part_index)
             self._take(work, place, part, came)
-            is_relayed = self._is_direct(place.hop) and place.hop + 1 < hops
-            if not is_relayed:
+            relayed = came if self._is_direct(place.hop) and place.hop + 1 < hops else None
+            if relayed is None:
                 self._link.free(came)
-            if place.hop + 1 < hops:
-                self._forward(work, part, place.hop + 1, place.chunk, came if is_relayed else None)
             if place.hop >= self._ranks - 2 and place.chunk + 1 == len(chunks[part_index]):
                 work.staged.give(part_index)
+        for message in out[sent:]:
+            self._forward(work, *message, relayed)
         self._link.drain()
         self.tally.collectives += 1
         self.tally.rotation_ns += time.perf_counter_ns() - began
@@ -195,7 +205,7 @@ class Rotation:
         self.tally.open_ns += time.perf_counter_ns() - began
         self.tally.opened_bytes += len(out)
 
-    def _forward(self, work: Work, part: Part, hop: int, index: int, relayed: memoryview | None) -> None:
+    def _forward(self, work: Work, hop: int, index: int, part: Part, relayed: memoryview | None) -> None:
         """Seal and send a chunk; one that came sealed for everybody travels on as it is."""
         place = self._place(work, hop, index, part, self._sent, is_inward=False)
         self._sent += 1
@@ -245,4 +255,5 @@ class Rotation:
         slot_bytes = self._keys.onward.sealed_bytes(plain_bytes) if self._keys else plain_bytes
         if self._keys is not None and self._scratch.numel() < plain_bytes:
             self._scratch = torch.zeros(plain_bytes, dtype=torch.uint8)
-        self._link.make_room(slot_bytes, slots_for(count), min(_AHEAD, count))
+        slots = slots_for(count, is_direct=self._is_direct(self._ranks))
+        self._link.make_room(slot_bytes, slots, min(_AHEAD, count))

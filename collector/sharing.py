@@ -84,8 +84,8 @@ class Room:
 class SharedLink:
     """Messages to the next rank and from the previous one through shared memory; the first fault ends it.
 
-    A slot is written only after it was freed and read only after it was posted. There is one slot more than a rank
-    sends before it receives, so a rank that holds a full slot while it waits for an empty one finds one in the end.
+    A slot is written only after it was freed and read only after it was posted. How many are enough for no two ranks to
+    wait for each other is for whoever asks for room to know.
     """
 
     transport = "shared memory"
@@ -109,10 +109,10 @@ class SharedLink:
     def make_room(self, slot_bytes: int, count: int, _ahead: int) -> None:
         """Share as much memory as this needs with both neighbours; they ask for the same at the same point."""
         stride = -(-(slot_bytes + _HEADER_ROOM) // _PAGE) * _PAGE
-        if self._out is not None and self._out.stride >= stride and self._out.slots > count:
+        if self._out is not None and self._out.stride >= stride and self._out.slots >= count:
             return
         # Never less of either: ranks agree on when to make room by what each was asked for.
-        slots = max(count + 1, self._out.slots if self._out else 0)
+        slots = max(count, self._out.slots if self._out else 0)
         stride = max(stride, self._out.stride if self._out else 0)
         room, memory = Room.made(slots, stride)
         place = Place(ROOM, 0, self._rank, 0, 0, 0, slots, stride, 0)

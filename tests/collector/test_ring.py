@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from collector.rotation import slots_for
 from tests.collector.ranks import VARIANTS, spawned
 
 if TYPE_CHECKING:
@@ -69,6 +70,12 @@ def test_a_message_is_cut_into_chunks_only_where_transfer_and_sealing_are_to_ove
     counts = {variant: reduced[0][variant]["messages"] for variant in VARIANTS}
     assert len({counts[variant] for variant in WHOLE}) == 1
     assert all(counts[variant] > 2 * counts["plain"] for variant in VARIANTS if variant not in WHOLE)
+
+
+def test_a_link_needs_little_memory_however_large_a_part_is() -> None:
+    assert slots_for(1, is_direct=False) == 1
+    assert slots_for(1000, is_direct=False) == slots_for(10, is_direct=False) < 10
+    assert all(slots_for(chunks, is_direct=True) > chunks for chunks in (1, 10, 1000))
 
 
 def test_training_with_the_hook_takes_the_course_of_gloos_training(reduced: Seen) -> None:
