@@ -172,8 +172,7 @@ class Conforming:
         """Put a table's rows on a stage: the given chunks of a large one, a small one whole."""
         if stage.table == spans.TABLE:
             known = (self._sources, self._runs, self._small(steps.TABLE), self._small(clock_offsets.TABLE))
-            shares = (spans.conform(share, *known) for share in self._shares(plan, stage))
-            self._filled(stage, (self._engine.rows(share, is_small=True) for share in shares))
+            self._filled(stage, self._spans(plan, stage, lambda events: spans.conform(events, *known)))
         elif stage.table == crossings.TABLE:
             intervals, together = self._read(spans.TABLE), self._small(collectives.TABLE)
             whole = {chunk.ranks: chunk for chunk in plan}.values()
@@ -222,25 +221,28 @@ class Conforming:
             self._made[table.name] = self._at_hand(table)
         return self._made[table.name]
 
-    def _shares(self, plan: Sequence[Chunk], stage: Stage) -> Iterator[Frame]:
-        """The events of each chunk; a rank in parts is read once and shared out on disk, not read once a part."""
+    def _spans(self, plan: Sequence[Chunk], stage: Stage, conform: Callable[[Frame], Frame]) -> Iterator[pa.Table]:
+        """The spans of each chunk; a rank in parts is read once and shared out on disk, not read once a part."""
         for chunk in plan:
             if chunk.parts == 1:
-                yield chunk.of(self._events)
+                yield self._engine.rows(conform(chunk.of(self._events)), is_small=True)
             elif chunk.part == 0:
                 (rank,) = chunk.ranks
-                yield from self._parts(rank, chunk.parts, stage)
+                yield from self._in_parts(rank, chunk.parts, stage, conform)
 
-    def _parts(self, rank: int, parts: int, stage: Stage) -> Iterator[Frame]:
+    def _in_parts(self, rank: int, parts: int, stage: Stage, conform: Callable[[Frame], Frame]) -> Iterator[pa.Table]:
         with Shares(stage.spool, trace_events.TABLE.arrow_schema_of(spans.READ), parts) as shares:
             for batch in self._lake.batches(trace_events.TABLE, self._run_id, spans.READ, rank=rank):
                 placed = nw.from_native(pl.DataFrame(batch)).select(part=part_of(parts).cast(nw.Int64))
                 shares.add(batch, placed["part"].to_numpy())
+        if self._nsys is None:
+            traced = map(shares.read, range(parts))
+            yield from self._engine.each(lambda events: conform(recorded.plain(events)), traced)
+            return
         for part in range(parts):
-            mine = None
-            if self._nsys is not None:
-                mine = self._nsys.filter(nw.col("rank") == rank, part_of(parts) == part)
-            yield self._beside(recorded.plain(self._engine.wrap(shares.read(part))), mine)
+            mine = self._nsys.filter(nw.col("rank") == rank, part_of(parts) == part)
+            traced_part = recorded.plain(self._engine.wrap(shares.read(part)))
+            yield self._engine.rows(conform(self._beside(traced_part, mine)), is_small=True)
 
     @staticmethod
     def _beside(traced: Frame, nsys: Frame | None) -> Frame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from importlib import import_module
 
 from benchmarks import TIERS
@@ -30,7 +31,7 @@ def main() -> None:
     runner = engine(chosen.engine, places.spark)
     # Only what these tiers need, as a command that makes no others would.
     making = {tier: import_module(f"assets.{tier}") for tier in tiers}
-    before = moved_bytes()
+    before, began = moved_bytes(), time.process_time()
     if "bronze" in tiers:
         making["bronze"].materialise(lake, zone, run_id, places.limits, executors=runner.executors)
     if "silver" in tiers:
@@ -38,6 +39,7 @@ def main() -> None:
     if "gold" in tiers:
         making["gold"].materialise(lake, run_id, runner)
     moved = {name: value - before[name] for name, value in moved_bytes().items()}
+    cpu_s = time.process_time() - began
     answers = {}
     if "gold" in tiers:
         from gold import kernel_breakdown, trace_summary
@@ -51,7 +53,7 @@ def main() -> None:
             "kernels_us": float(kernels["total_ns"].sum()) / 1e3,
             "gpu_events": first["gpu_events"],
         }
-    print(json.dumps({"peak_bytes": peak_bytes(), **moved, **answers}))
+    print(json.dumps({"peak_bytes": peak_bytes(), "cpu_s": cpu_s, **moved, **answers}))
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ from lake.connections import all_cores
 from lake.errors import ContractBroken, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    import polars as pl
     import pyarrow as pa
 
     from lake.cluster import Cluster
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from lake.frames import Frame
     from lake.store import Lake
     from lake.tables import Table
+
+    Plan = Callable[[Frame], Frame]
 
 
 class Engine(Protocol):
@@ -42,6 +45,19 @@ class Engine(Protocol):
     def rows(self, frame: Frame, *, is_small: bool = False, is_lean: bool = False) -> pa.Table:
         """Run the plan; `is_small`: all of its inputs fit memory at once; `is_lean`: read twice rather than keep."""
         ...
+
+    def each(self, plan: Plan, shares: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Run one plan on each of many small shares that have the same columns."""
+        ...
+
+
+class PlannedAnew:
+    """An engine whose plans hold their rows: each share has a plan of its own."""
+
+    def each(self: Engine, plan: Plan, shares: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Plan and run, share by share."""
+        for share in shares:
+            yield self.rows(plan(self.wrap(share)), is_small=True)
 
 
 class PolarsEngine:
@@ -75,8 +91,34 @@ class PolarsEngine:
         except PolarsError as error:
             raise _broken(self.name, error) from error
 
+    def each(self, plan: Plan, shares: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Plan once, over whatever share is at hand when it runs: to plan takes a fifth of the time of a share."""
+        import polars as pl
+        from polars.io.plugins import register_io_source
 
-class DuckDBEngine:
+        at_hand = pl.DataFrame()
+
+        def share_at_hand(
+            columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, _: int | None
+        ) -> Iterator[pl.DataFrame]:
+            found = at_hand.lazy()
+            if columns is not None:
+                found = found.select(columns)
+            if predicate is not None:
+                found = found.filter(predicate)
+            yield (found if rows is None else found.head(rows)).collect()
+
+        planned: Frame | None = None
+        for share in shares:
+            at_hand = pl.DataFrame(share)
+            if planned is None:
+                # Pure within one run of the plan, which is as far as Polars takes it: what is used twice is read once.
+                source = register_io_source(share_at_hand, schema=at_hand.schema, is_pure=True)
+                planned = plan(nw.from_native(source))
+            yield self.rows(planned, is_small=True)
+
+
+class DuckDBEngine(PlannedAnew):
     """DuckDB, with a connection of its own: slower here, and a second opinion."""
 
     name = "duckdb"
