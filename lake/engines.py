@@ -92,7 +92,10 @@ class PolarsEngine:
             raise _broken(self.name, error) from error
 
     def each(self, plan: Plan, shares: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Plan once, over whatever share is at hand when it runs: to plan takes a fifth of the time of a share."""
+        """Plan once, over whatever share is at hand when it runs: to plan takes a fifth of the time of a share.
+
+        Polars calls this interface unstable; `tests/lake/test_engines.py` holds what is asked of it.
+        """
         import polars as pl
         from polars.io.plugins import register_io_source
 
