@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from assets.chunking import Chunk
     from assets.table_tasks import TableOrder
-    from lake.engines import Engine
+    from lake.engines import Engine, Plan
     from lake.executors import Site
     from lake.snapshot import Written
     from lake.staging import Stage, Staged
@@ -221,7 +221,7 @@ class Conforming:
             self._made[table.name] = self._at_hand(table)
         return self._made[table.name]
 
-    def _spans(self, plan: Sequence[Chunk], stage: Stage, conform: Callable[[Frame], Frame]) -> Iterator[pa.Table]:
+    def _spans(self, plan: Sequence[Chunk], stage: Stage, conform: Plan) -> Iterator[pa.Table]:
         """The spans of each chunk; a rank in parts is read once and shared out on disk, not read once a part."""
         for chunk in plan:
             if chunk.parts == 1:
@@ -230,7 +230,7 @@ class Conforming:
                 (rank,) = chunk.ranks
                 yield from self._in_parts(rank, chunk.parts, stage, conform)
 
-    def _in_parts(self, rank: int, parts: int, stage: Stage, conform: Callable[[Frame], Frame]) -> Iterator[pa.Table]:
+    def _in_parts(self, rank: int, parts: int, stage: Stage, conform: Plan) -> Iterator[pa.Table]:
         with Shares(stage.spool, trace_events.TABLE.arrow_schema_of(spans.READ), parts) as shares:
             for batch in self._lake.batches(trace_events.TABLE, self._run_id, spans.READ, rank=rank):
                 placed = nw.from_native(pl.DataFrame(batch)).select(part=part_of(parts).cast(nw.Int64))

@@ -48,8 +48,7 @@ def alone(walk: Walk, seconds: float = 0.3) -> Rate:
     `cryptography` is faster than it can be on gradients. Keys are made up, and nobody waits for anybody.
     """
     jobs = [_Job(walk) for _ in range(walk.threads)]
-    began = time.perf_counter()
-    deadline = began + seconds
+    deadline = time.perf_counter() + seconds
     threads = [threading.Thread(target=job.work, args=(deadline,)) for job in jobs]
     for thread in threads:
         thread.start()
@@ -62,7 +61,7 @@ class _Job:
     """One thread's buffers: a bucket, the slots of a link, and where a message is opened before it is added.
 
     Two neighbours share the slots of a link, so a rank that seals into its own and opens out of them again touches as
-    much memory as a rank of a ring does. It opens what lies there longest, which no cache of its own holds any more.
+    much memory as a rank of a ring does. It opens what lies there longest.
     """
 
     def __init__(self, walk: Walk) -> None:

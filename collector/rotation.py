@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Receives that are asked for ahead of the one in hand, where messages travel in chunks.
 _AHEAD = 4
-# Chunks that a rank sends before it receives the first, and room beyond them for a neighbour that is late. Few, since
+# Chunks to send before the first is received, and room beyond them for a neighbour that is late. Few, since
 # slots are memory that sealing and opening walk through: the less there is of it, the more of it a cache still holds.
 _LEAD = 4
 _SPARE = 2
@@ -62,11 +62,15 @@ def parts_of(elements: int, ranks: int) -> list[Part]:
     return list(pairwise(bounds))
 
 
+def lead_of(chunks: int, *, is_direct: bool) -> int:
+    """Chunks that a rank sends before it receives the first; what travels on as it came must leave as it comes."""
+    return chunks if is_direct else min(_LEAD, chunks)
+
+
 def slots_for(chunks: int, *, is_direct: bool) -> int:
     """Messages that may be on their way to the next rank where a part travels in so many chunks."""
-    # A message that travels on as it came keeps its slot until it has another, and it travels on as soon as it came.
-    lead = chunks + 1 if is_direct else min(_LEAD, chunks)
-    return lead + (_SPARE if chunks > 1 else 0)
+    # A message that travels on as it came keeps its slot until it has another.
+    return lead_of(chunks, is_direct=is_direct) + is_direct + (_SPARE if chunks > 1 else 0)
 
 
 def _added(own: torch.Tensor, came: torch.Tensor, ranks: int) -> None:
@@ -120,7 +124,7 @@ class Rotation:
         # What a rank sends is its own part and then, in the order in which it came, whatever has a hop left to go.
         out = [(0, index, part) for index, part in enumerate(own)]
         out += [(place.hop + 1, place.chunk, part) for place, _, part in due if place.hop + 1 < hops]
-        lead = len(own) if self._is_direct(hops) else min(_LEAD, len(own))  # what is relayed must leave as it comes
+        lead = lead_of(len(own), is_direct=self._is_direct(hops))
         asked = sent = 0
         relayed = None
         work.staged.need(self._rank)
