@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from assets import freshness
 from assets.chunking import chunks, part_of
@@ -47,6 +48,7 @@ from silver import (
     steps,
     throughput,
 )
+from silver.cleaning import COMPLETE
 from silver.patterns import PATTERNS
 from silver.policy import POLICY
 
@@ -232,7 +234,8 @@ class Conforming:
 
     def _in_parts(self, rank: int, parts: int, stage: Stage, conform: Plan) -> Iterator[pa.Table]:
         with Shares(stage.spool, trace_events.TABLE.arrow_schema_of(spans.READ), parts) as shares:
-            for batch in self._lake.batches(trace_events.TABLE, self._run_id, spans.READ, rank=rank):
+            read = self._lake.batches(trace_events.TABLE, self._run_id, spans.READ, rank=rank)
+            for batch in ahead((batch.filter(pc.field("phase") == COMPLETE) for batch in read), most=1):
                 placed = nw.from_native(pl.DataFrame(batch)).select(part=part_of(parts).cast(nw.Int64))
                 shares.add(batch, placed["part"].to_numpy())
         if self._nsys is None:

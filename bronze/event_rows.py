@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from bronze import careful_cut
 from bronze.kineto_arguments import ARGUMENTS, Argument
 from bronze.trace_events import TABLE
-from lake.connections import single_threaded
+from lake.connections import in_order
 from lake.tables import Kind
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ KEYS = frozenset(_EVENT)
 _TYPES = {Kind.TEXT: "VARCHAR", Kind.INT64: "BIGINT"}
 _NUMBER = r'"{}"\s*:\s*"?((-?[0-9]+)(?:\.([0-9]+))?)"?\s*[,}}]'
 _MOST_DIGITS = 64
+# DuckDB reads so many parts of a shard side by side.
+_AT_ONCE = 2
 _CONTEXT = Context(prec=80)
 _LABELS = ("phase", "category", "name", "process_id", "thread_id", "flow_id", "binding_point", "scope")
 
@@ -72,7 +74,7 @@ class EventRows:
     """A decoder of one source: it knows the base time, and counts the rows it has given."""
 
     def __init__(self, base_ns: int) -> None:
-        self._connection: duckdb.DuckDBPyConnection = single_threaded()
+        self._connection: duckdb.DuckDBPyConnection = in_order(_AT_ONCE)
         self._parameters: dict[str, object] = {
             "event": json.dumps(_EVENT),
             "common": _structure(_COMMON),
@@ -102,7 +104,9 @@ class EventRows:
         return np.asarray(answer.column("keys").to_numpy(), np.int64)
 
     def _ask(self, query: str, texts: pa.StringArray, parameters: dict[str, object]) -> pa.Table:
-        self._connection.register("events", pa.table({"text": texts}))
+        length = max(-(-len(texts) // _AT_ONCE), 1)
+        parts = [texts.slice(first, length) for first in range(0, len(texts), length)]
+        self._connection.register("events", pa.table({"text": pa.chunked_array(parts, pa.string())}))
         try:
             return self._connection.sql(query, params=parameters).to_arrow_table()
         finally:

@@ -18,7 +18,8 @@ _ORDER = ["_at_ns", "_class", "_tie"]
 
 def merged(spans: Frame) -> Frame:
     """The intervals of each rank and class (column `_class`, whole numbers from 0) as disjoint ones, in order."""
-    keys, order = ["run_id", "rank", "_class"], ["ts_ns", "source_sha256", "ordinal"]
+    # Intervals that begin and end alike are alike here: nothing else need tell them apart.
+    keys, order = ["run_id", "rank", "_class"], ["ts_ns", "_end_ns"]
     spans = reached_before(spans.with_columns(_end_ns=nw.col("ts_ns") + nw.col("duration_ns")), keys, order)
     begun = nw.max_horizontal(nw.col("ts_ns"), nw.col("_before_ns"))
     disjoint = spans.with_columns(_start_ns=begun).filter(nw.col("_end_ns") > nw.col("_start_ns"))

@@ -11,9 +11,9 @@ _QUIET: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-def single_threaded() -> duckdb.DuckDBPyConnection:
+def in_order(threads: int = 1) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB for one worker: rows come out in the order in which they went in."""
-    return duckdb.connect(":memory:", config={**_QUIET, "threads": "1"})
+    return duckdb.connect(":memory:", config={**_QUIET, "threads": str(threads)})
 
 
 def all_cores() -> duckdb.DuckDBPyConnection:

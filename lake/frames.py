@@ -29,6 +29,16 @@ def shaped(frame: Frame, table: Table) -> Frame:
     return frame.select(nw.col(column.name).cast(_KINDS[column.kind]) for column in table.columns)
 
 
+def shared(frame: Frame) -> Frame:
+    """The same rows, computed once for all that a plan makes of them.
+
+    Polars finds out by itself, but only for the outermost such frame: what is shared below it is computed again for
+    each use, and again for each use of that.
+    """
+    native = frame.to_native()
+    return nw.from_native(native.cache()) if nw.dependencies.is_polars_lazyframe(native) else frame
+
+
 def floored(total: nw.Expr, count: nw.Expr) -> nw.Expr:
     """The whole part of total / count, for a total of at least 0 and a count of at least 1.
 

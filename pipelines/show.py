@@ -11,7 +11,7 @@ import pyarrow as pa
 from rich.table import Table as Grid
 from rich.text import Text
 
-from lake.connections import single_threaded
+from lake.connections import in_order
 from lake.errors import EvidenceRejected, nearest
 from lake.sealing import brief
 
@@ -37,7 +37,7 @@ def relation(
         if name not in table.column_names:
             told = name[:160]
             raise EvidenceRejected(f"{table.full_name} has no column {told!r}", nearest(told, table.column_names))
-    rows = lake.relation(single_threaded(), table, run_ids or None)
+    rows = lake.relation(in_order(), table, run_ids or None)
     order = [duckdb.ColumnExpression(name) for name in ("run_id", *table.key)]
     rows = rows.sort(*order).select(*(columns or table.column_names))
     return rows if limit is None else rows.limit(limit)
@@ -58,7 +58,7 @@ def rows(
 
 def count(lake: Lake, table: Table, run_ids: Sequence[str]) -> int:
     """How many rows there are without a limit."""
-    return len(lake.relation(single_threaded(), table, run_ids or None))
+    return len(lake.relation(in_order(), table, run_ids or None))
 
 
 def plotted(lake: Lake, table: Table, run_ids: Sequence[str], limit: int | None, width: int) -> list[str]:

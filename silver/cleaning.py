@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import narwhals as nw
 
-from lake.frames import Frame, numbered
+from lake.frames import Frame, numbered, shared
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 EFFECTS = ("kept", "merged", "rejected", "flagged", "split")
 # Sums of what is kept must fit 64 bits: nothing lasts over three days, nothing ends after the year 2116.
@@ -75,7 +79,21 @@ RULES = (
     Rule("unknown_on_gpu", "flagged", "GPU work whose name no pattern knows counts as compute."),
 )
 REJECTED = tuple(rule.id for rule in RULES if rule.effect == "rejected")
-NO_INTERVALS = ("flow_arrow", "metadata", "mark", "second_profile", "seen_elsewhere")
+# The phase of an event that says when it began and how long it took: no other can be an interval.
+COMPLETE = "X"
+_PHASE, _START, _LENGTH = nw.col("phase"), nw.col("ts_ns"), nw.col("duration_ns")
+_UNTIMED = {"flow_arrow": ("s", "t", "f"), "metadata": ("M",), "mark": ("i", "I", "R", "C")}
+_KNOWN = (COMPLETE, *(phase for phases in _UNTIMED.values() for phase in phases))
+# What speaks against an event, in the order in which it is asked.
+_RULED = (
+    *((_PHASE.is_in(phases), rule) for rule, phases in _UNTIMED.items()),
+    (~_PHASE.is_in(_KNOWN) | _PHASE.is_null(), "unknown_phase"),
+    (_START.is_null() | _LENGTH.is_null(), "no_time"),
+    (nw.col("_origin_ns").fill_null(0) >= _START, "zero_timestamp"),
+    (_START <= 0, "zero_timestamp"),
+    (_LENGTH < 0, "negative_duration"),
+    ((_LENGTH > _LONGEST_NS) | (_START > _LATEST_NS - _LONGEST_NS), "overflow"),
+)
 
 
 def sentence_of(rule: str) -> nw.Expr:
@@ -86,40 +104,55 @@ def sentence_of(rule: str) -> nw.Expr:
     return sentence
 
 
-def judged(events: Frame, sources: Frame) -> Frame:
-    """Name the first rule that an event falls under; null where it is an interval (duplicates are found later)."""
-    origins = sources.filter(nw.col("outcome") == "kept").select(
-        "source_sha256", _origin_ns=nw.col("base_ns").fill_null(0)
-    )
-    phase, start, length = nw.col("phase"), nw.col("ts_ns"), nw.col("duration_ns")
-    is_complete = phase == "X"
-    rules = (
-        (phase.is_in(["s", "t", "f"]), "flow_arrow"),
-        (phase == "M", "metadata"),
-        (phase.is_in(["i", "I", "R", "C"]), "mark"),
-        (~is_complete | phase.is_null(), "unknown_phase"),
-        (start.is_null() | length.is_null(), "no_time"),
-        (start <= nw.col("_origin_ns").fill_null(0), "zero_timestamp"),
-        (start <= 0, "zero_timestamp"),
-        (length < 0, "negative_duration"),
-        ((length > _LONGEST_NS) | (start > _LATEST_NS - _LONGEST_NS), "overflow"),
-    )
-    verdict = nw.lit(None).cast(nw.String)
-    for condition, rule in reversed(rules):
-        verdict = nw.when(condition).then(nw.lit(rule)).otherwise(verdict)
-    verdict = nw.when(~nw.col("_fate").is_null()).then(nw.col("_fate")).otherwise(verdict)
-    return events.join(origins, on="source_sha256", how="left").with_columns(rule=verdict).drop("_origin_ns")
+def rejected(events: Frame, sources: Frame) -> Frame:
+    """The events that a rule rejects, each with the first that does, named only where one does."""
+    is_open = ~_is_ruled(tuple(_UNTIMED)) & nw.col("_fate").is_null()
+    found = _from_origin(events, sources).filter(is_open, _is_ruled(REJECTED))
+    return found.with_columns(rule=_first_rule(_RULED)).drop("_origin_ns")
+
+
+def settled() -> nw.Expr:
+    """The rule that makes no interval of an event, by its fate and its phase alone; null where there is none."""
+    by_phase = _first_rule([(condition, rule) for condition, rule in _RULED if rule in _UNTIMED])
+    return nw.when(~nw.col("_fate").is_null()).then(nw.col("_fate")).otherwise(by_phase)
 
 
 def intervals(events: Frame, sources: Frame) -> Frame:
-    """The events that no rule speaks against."""
-    return judged(events, sources).filter(nw.col("rule").is_null()).drop("rule")
+    """The events that no rule speaks against; which one would is not asked here."""
+    is_known = _PHASE.is_in([COMPLETE]) & nw.col("_fate").is_null()
+    return _from_origin(events, sources).filter(is_known, ~_is_ruled(REJECTED)).drop("_origin_ns")
+
+
+def _is_ruled(rules: Sequence[str]) -> nw.Expr:
+    """Whether the condition of at least one of these rules holds."""
+    found = nw.lit(False)
+    for condition, rule in _RULED:
+        if rule in rules:
+            found |= condition.fill_null(False)
+    return found
+
+
+def _first_rule(ruled: Sequence[tuple[nw.Expr, str]]) -> nw.Expr:
+    """The first of these rules whose condition holds."""
+    verdict = nw.lit(None).cast(nw.String)
+    for condition, rule in reversed(ruled):
+        verdict = nw.when(condition).then(nw.lit(rule)).otherwise(verdict)
+    return verdict
+
+
+def _from_origin(events: Frame, sources: Frame) -> Frame:
+    """Events beside the origin of their trace's clock."""
+    origins = sources.filter(nw.col("outcome") == "kept").select(
+        "source_sha256", _origin_ns=nw.col("base_ns").fill_null(0)
+    )
+    return events.join(origins, on="source_sha256", how="left")
 
 
 def once(intervals: Frame) -> Frame:
     """Of equal intervals keep the first, and let it say how many more it stands for."""
     # Equal events have equal times: only events that share theirs are compared further.
-    intervals = intervals.with_columns(_at_once=nw.col("ordinal").count().over("rank", "ts_ns", "duration_ns"))
+    at_once = nw.col("ordinal").count().over("rank", "ts_ns", "duration_ns")
+    intervals = shared(intervals.with_columns(_at_once=at_once))
     alone = intervals.filter(nw.col("_at_once") == 1).with_columns(duplicates_count=nw.lit(0).cast(nw.Int64))
     crowd = intervals.filter(nw.col("_at_once") > 1).with_columns(
         duplicates_count=nw.col("ordinal").count().over(*IDENTITY).cast(nw.Int64) - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import narwhals as nw
 
 from bronze.manifest import REGIMES
-from lake.frames import Frame, floored, shaped
+from lake.frames import Frame, floored, shaped, shared
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.collectives import COLLECTIVES
 from silver.coverage import covered
@@ -83,7 +83,7 @@ def conform(spans: Frame, collectives: Frame, runs: Frame) -> Frame:
     found = found.join(claims, on="run_id", how="left")
     is_far = (nw.col("nodes_count") > 1).fill_null(False) & (nw.col("boundary") == "gpu_to_gpu")
     found = found.with_columns(boundary=nw.when(is_far).then(nw.lit("gpu_to_network")).otherwise(nw.col("boundary")))
-    found = _exposed(found, spans)
+    found = _exposed(shared(found), spans)
     return shaped(_counted(_judged(found)), TABLE)
 
 
@@ -167,7 +167,8 @@ def _hops(spans: Frame) -> Frame:
     """What a hook's collective holds: its hops, and the seal and open spans nested in it, on the same thread."""
     one, zero = nw.lit(1).cast(_INT), nw.lit(0).cast(_INT)
     hops = ("hook_transport", *_SIZED_HOPS)
-    spans = hooked(spans.filter(PATTERNS.has_pattern("pattern", "hook_collective", "hook_seal", "hook_open", *hops)))
+    hook = PATTERNS.has_pattern("pattern", "hook_collective", "hook_seal", "hook_open", *hops)
+    spans = shared(hooked(spans.filter(hook)))
     hooks = spans.filter(nw.col("_is_hook"))
     inside = spans.filter(~nw.col("_is_hook"), ~nw.col("_hook").is_null())
 

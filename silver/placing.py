@@ -4,45 +4,46 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, numbered, reached_before
+from lake.frames import Frame, numbered, reached_before, shared
 from silver.patterns import PATTERNS
 
 _CALLS = ("cuda_runtime", "cuda_driver")
 
 
-def named(spans: Frame) -> Frame:
-    """Decide pattern and kind once per distinct name, since a trace repeats few names very often."""
-    spans = spans.with_columns(nw.col("category", "name").fill_null(""))
-    names = spans.select("category", "name").unique().with_columns(_category=PATTERNS.category("category"))
+def named(spans: Frame, **also: nw.Expr) -> Frame:
+    """Decide pattern and kind, and what else follows from a name, once per distinct name: a trace repeats few often."""
+    spans = shared(spans.with_columns(nw.col("category", "name").fill_null("")))
+    names = spans.select("category", "name").unique().with_columns(_category=PATTERNS.category("category"), **also)
     names = names.with_columns(pattern=PATTERNS.pattern("_category", "name"), is_gpu=PATTERNS.is_gpu("_category"))
     names = names.with_columns(kind=PATTERNS.kind("pattern"))
-    placed = spans.join(names, on=["category", "name"], how="inner")
+    # Every name is among them, so both joins would do: this one keeps the spans as they lie.
+    placed = spans.join(names, on=["category", "name"], how="left")
     return placed.drop("category").rename({"_category": "category"})
 
 
-def held(parts: Frame, wholes: Frame, keys: list[str], index: str) -> Frame:
+def held(parts: Frame, wholes: Frame, keys: list[str], index: str, *brought: str) -> Frame:
     """Give each part the index of the whole that holds its start: the last that had begun, if it had not ended.
 
     Wholes are numbered by `index` in the order of their starts within `keys`.
     """
-    wholes = wholes.select(*keys, "ts_ns", index, _end_ns=nw.col("ts_ns") + nw.col("duration_ns"))
+    wholes = wholes.select(*keys, "ts_ns", index, *brought, _end_ns=nw.col("ts_ns") + nw.col("duration_ns"))
     both = nw.concat(
-        [parts.with_columns(_is_part=nw.lit(1)), wholes.drop("_end_ns").with_columns(_is_part=nw.lit(0))],
+        [parts.with_columns(_is_part=nw.lit(1)), wholes.select(*keys, "ts_ns", index, _is_part=nw.lit(0))],
         how="diagonal",
     )
-    both = both.with_columns(nw.col(index).fill_null(-1))
-    both = both.with_columns(nw.col(index).cum_max().over(*keys, order_by=["ts_ns", "_is_part"]))
-    placed = both.filter(nw.col("_is_part") == 1).drop("_is_part")
+    # One number to sort by: a whole before the parts that start with it. No start is beyond 2^62.
+    both = both.with_columns(nw.col(index).fill_null(-1), _place=nw.col("ts_ns") * 2 + nw.col("_is_part"))
+    both = both.with_columns(nw.col(index).cum_max().over(*keys, order_by="_place"))
+    placed = both.filter(nw.col("_is_part") == 1).drop("_is_part", "_place")
     placed = placed.join(wholes.drop("ts_ns"), on=[*keys, index], how="left")
     is_within = nw.col("ts_ns") < nw.col("_end_ns")
-    return placed.with_columns(nw.when(is_within).then(nw.col(index)).alias(index)).drop("_end_ns")
+    told = (nw.when(is_within).then(nw.col(name)).alias(name) for name in (index, *brought))
+    return placed.with_columns(*told).drop("_end_ns")
 
 
 def in_steps(spans: Frame, steps: Frame) -> Frame:
     """Give each span the number of the step in which it started."""
-    placed = held(spans, steps, ["rank"], "step_ordinal")
-    numbers = steps.select("rank", "step_ordinal", "step_number")
-    return placed.join(numbers, on=["rank", "step_ordinal"], how="left").drop("step_ordinal")
+    return held(spans, steps, ["rank"], "step_ordinal", "step_number").drop("step_ordinal")
 
 
 def hooked(spans: Frame) -> Frame:
@@ -51,18 +52,22 @@ def hooked(spans: Frame) -> Frame:
     A hook within another is part of the outer one.
     """
     keys, order = ["rank", "source_sha256", "_thread"], ["ts_ns", "ordinal"]
-    spans = spans.with_columns(_thread=nw.col("thread_id").fill_null(""))
+    spans = shared(spans.with_columns(_thread=nw.col("thread_id").fill_null("")))
     hooks = spans.filter(PATTERNS.has_pattern("pattern", "hook_collective"))
     hooks = reached_before(hooks.with_columns(_end_ns=nw.col("ts_ns") + nw.col("duration_ns")), keys, order)
-    outer = numbered(hooks.filter(nw.col("ts_ns") >= nw.col("_before_ns")), "_hook", keys, order)
+    outer = shared(numbered(hooks.filter(nw.col("ts_ns") >= nw.col("_before_ns")), "_hook", keys, order))
     placed = held(spans, outer.select(*keys, "ts_ns", "duration_ns", "_hook"), keys, "_hook")
     names = outer.select("source_sha256", "ordinal", _is_hook=nw.lit(True))
     placed = placed.join(names, on=["source_sha256", "ordinal"], how="left")
     return placed.with_columns(_is_hook=nw.col("_is_hook").fill_null(False))
 
 
-def launched(spans: Frame) -> Frame:
-    """Give GPU work the API call of its correlation: the earliest one, where a recording has several."""
+def launched(spans: Frame, **told: str) -> Frame:
+    """Give GPU work the API call of its correlation: the earliest one, where a recording has several.
+
+    `told` are further columns of the call, under names of their own.
+    """
+    spans = shared(spans)
     keys = ["rank", "_recording", "correlation_id"]
     calls = (
         spans.filter(nw.col("category").is_in(_CALLS), ~nw.col("correlation_id").is_null())
@@ -72,7 +77,7 @@ def launched(spans: Frame) -> Frame:
             launch_ts_ns=nw.col("ts_ns"),
             launch_duration_ns=nw.col("duration_ns"),
             launch_step_number=nw.col("step_number"),
-            _launch_name=nw.col("name"),
+            **{name: nw.col(column) for name, column in told.items()},
         )
         .unique(keys, keep="first", order_by=["launch_ts_ns", "ordinal"])
         .drop("ordinal")

@@ -6,7 +6,7 @@ import narwhals as nw
 
 from lake.frames import Frame, numbered, shaped
 from lake.tables import RUN_ID, Table, int32, int64, text
-from silver.cleaning import REJECTED, judged, sentence_of
+from silver.cleaning import REJECTED, rejected, sentence_of
 
 LEVELS = ("event", "stretch", "file")
 
@@ -48,9 +48,8 @@ def conform(events: Frame, sources: Frame, unreadable: Frame) -> Frame:
 
 
 def _events(events: Frame, sources: Frame) -> Frame:
-    refused = judged(events, sources).filter(nw.col("rule").is_in(REJECTED))
-    refused = refused.with_columns(level=nw.lit("event"), reason=sentence_of("rule"), label=nw.col("name"))
-    return shaped(refused, TABLE)
+    told = {"level": nw.lit("event"), "reason": sentence_of("rule"), "label": nw.col("name")}
+    return shaped(rejected(events, sources).with_columns(**told), TABLE)
 
 
 def _stretches(unreadable: Frame, sources: Frame) -> Frame:

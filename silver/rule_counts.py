@@ -6,7 +6,7 @@ import narwhals as nw
 
 from lake.frames import Frame, shaped
 from lake.tables import RUN_ID, Table, int32, int64, text
-from silver.cleaning import EFFECTS, NO_INTERVALS, judged, sentence_of
+from silver.cleaning import EFFECTS, sentence_of, settled
 from silver.patterns import PATTERNS, UNKNOWN_ON_GPU
 from silver.recorded import NSYS_FORMATS, PROFILES
 
@@ -39,7 +39,7 @@ _FLAGS = {
 
 
 _SORTS = ("pattern", "is_gpu", *_FLAGS.values(), "_is_reported", "_is_directed")
-_MARKS = ("_is_split", "_is_session_clock", "_is_rounded", "_has_fate")
+_MARKS = ("_is_split", "_is_session_clock", "_is_rounded")
 _ONE = nw.lit(1).cast(nw.Int64)
 
 
@@ -52,10 +52,10 @@ def conform(
     rejects: Frame,
 ) -> Frame:
     """Count what every rule did, each from the table that its effect left behind, never as a remainder."""
-    settled, marked, kept = _settled(events, sources), _marked(events), _kept(spans)
+    landed, kept = _landed(events), _kept(spans)
     is_hidden = (PATTERNS.kind("pattern") == "copy") & nw.col("_is_reported") & ~nw.col("_is_directed")
     counts = [
-        _count(settled, "merged", nw.col("rule")),
+        _count(landed.filter(~nw.col("rule").is_null()), "merged", nw.col("rule")),
         kept.filter(nw.col("_duplicates") > 0)
         .group_by("source_sha256")
         .agg(events_count=nw.col("_duplicates").sum().cast(nw.Int64))
@@ -71,9 +71,9 @@ def conform(
             "flagged",
             nw.lit("warmup_step"),
         ),
-        _count(marked.filter(nw.col("_is_split")), "split", nw.lit("launch_and_kernel")),
-        _count(marked.filter(nw.col("_is_session_clock") & ~nw.col("_has_fate")), "flagged", nw.lit("session_clock")),
-        _count(marked.filter(nw.col("_is_rounded") & ~nw.col("_has_fate")), "flagged", nw.lit("rounded_size")),
+        _count(landed.filter(nw.col("_is_split")), "split", nw.lit("launch_and_kernel")),
+        _count(landed.filter(nw.col("_is_session_clock") & ~nw.col("_has_fate")), "flagged", nw.lit("session_clock")),
+        _count(landed.filter(nw.col("_is_rounded") & ~nw.col("_has_fate")), "flagged", nw.lit("rounded_size")),
         _modes(sources, runs, kept),
     ]
     files = sources.filter(nw.col("outcome") == "kept").select("run_id", "source_sha256", "rank")
@@ -81,16 +81,10 @@ def conform(
     return shaped(found.with_columns(sentence=_sentence()), TABLE)
 
 
-def _settled(events: Frame, sources: Frame) -> Frame:
-    """How many events each rule that makes no interval settled."""
-    found = judged(events, sources).filter(nw.col("rule").is_in(NO_INTERVALS))
-    return found.group_by("source_sha256", "rule").agg(_events=nw.len().cast(nw.Int64))
-
-
-def _marked(events: Frame) -> Frame:
-    """How many events bear which of the marks that readers of Nsight's reports leave."""
-    marks = events.with_columns(_has_fate=~nw.col("_fate").is_null())
-    return marks.group_by("source_sha256", *_MARKS).agg(_events=nw.len().cast(nw.Int64))
+def _landed(events: Frame) -> Frame:
+    """How many events bear which phase, fate and marks: all that is counted of them is counted from these few rows."""
+    sorts = events.group_by("source_sha256", "phase", "_fate", *_MARKS).agg(_events=nw.len().cast(nw.Int64))
+    return sorts.with_columns(rule=settled(), _has_fate=~nw.col("_fate").is_null())
 
 
 def _kept(spans: Frame) -> Frame:

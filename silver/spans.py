@@ -84,7 +84,8 @@ def conform(
     clock_offsets: Frame,
 ) -> Frame:
     """Keep every interval once, and say what it was; time stays as recorded, with the aligned time beside it."""
-    spans = launched(in_steps(named(once(intervals(events.select(*READ, *NOTES), sources))), steps))
+    spans = named(once(intervals(events.select(*READ, *NOTES), sources)), **_words())
+    spans = launched(in_steps(spans, steps), _called="_direction")
     spans = _copied(spans.join(_modes(runs), on="run_id", how="left"))
     spans = spans.join(clock_offsets.select("rank", "offset_ns"), on="rank", how="left")
     is_private = PATTERNS.is_private("pattern")
@@ -106,27 +107,28 @@ def _modes(runs: Frame) -> Frame:
     return runs.select("run_id", _is_cc=(is_on.fill_null(False) | is_implied.fill_null(False)))
 
 
+def _words() -> dict[str, nw.Expr]:
+    """What a name says of a copy: direction, memory, and on which side Managed memory is."""
+    name = nw.col("name")
+    left, right = (name.str.contains(text, literal=True) for text in ("Managed -> Device", "Device -> Managed"))
+    side = nw.when(left).then(nw.lit("host_to_gpu")).otherwise(nw.when(right).then(nw.lit("gpu_to_host")))
+    return {"_direction": PATTERNS.word("direction", name), "_memory": PATTERNS.word("memory", name), "_side": side}
+
+
 def _copied(spans: Frame) -> Frame:
     """Read direction and memory from a copy's name; under CC take back what Managed, Device-to-Device hides (R1)."""
     is_copy = (nw.col("kind") == "copy") & nw.col("is_gpu")
-    reported = nw.when(is_copy).then(PATTERNS.word("direction", nw.col("name")))
     spans = spans.with_columns(
         _is_cc=nw.col("_is_cc").fill_null(False),
-        reported_direction=reported,
-        _memory=nw.when(is_copy).then(PATTERNS.word("memory", nw.col("name"))),
-        _called=PATTERNS.word("direction", nw.col("_launch_name")),
+        reported_direction=nw.when(is_copy).then(nw.col("_direction")),
+        _memory=nw.when(is_copy).then(nw.col("_memory")),
     )
     hidden = nw.col("_is_cc") & (nw.col("reported_direction") == "on_gpu") & (nw.col("_memory") == "managed")
-    side = (
-        nw.when(nw.col("name").str.contains("Managed -> Device", literal=True))
-        .then(nw.lit("host_to_gpu"))
-        .otherwise(nw.when(nw.col("name").str.contains("Device -> Managed", literal=True)).then(nw.lit("gpu_to_host")))
-    )
     # A driver call that says Device-to-Device itself is believed; one that is silent leaves the side that is Managed.
     hidden &= (nw.col("_called") != "on_gpu").fill_null(True)
     told = nw.when(nw.col("_called").is_in(["host_to_gpu", "gpu_to_host"])).then(nw.col("_called"))
     spans = spans.with_columns(_is_hidden=hidden.fill_null(False))
-    spans = spans.with_columns(_true=nw.when(nw.col("_is_hidden")).then(nw.coalesce(told, side)))
+    spans = spans.with_columns(_true=nw.when(nw.col("_is_hidden")).then(nw.coalesce(told, nw.col("_side"))))
     is_relabelled = ~nw.col("_true").is_null()
     return spans.with_columns(
         is_relabelled=is_relabelled,
