@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.expectations import checks, hold
+from assets.relations import Relation
 from assets.rules import Must, Rule
 from assets.specs import asset_key
 from lake.errors import ContractBroken
@@ -103,7 +104,11 @@ class _Sum:
 class Checking:
     """Holds tables to their word, a tier of some runs at a time, and sums up."""
 
-    def __init__(self, workplace: Workplace, selected: Collection[dg.AssetCheckKey]) -> None:
+    def __init__(
+        self, workplace: Workplace, selected: Collection[dg.AssetCheckKey], left_out: frozenset[Table] = frozenset()
+    ) -> None:
+        """`left_out` are tables of which a launch makes others of the same tier: nothing can be held against them."""
+        self._left_out = left_out
         self._workplace = workplace
         self._selected = selected
         self._spark = workplace.spark if workplace.checks == "spark" else None
@@ -113,7 +118,11 @@ class Checking:
         """Check some runs, or all; gives the runs that broke a promise on which a number downstream depends."""
         broken: dict[str, LakeError] = {}
         for table in tables:
-            wanted = {name: key for name, key in _keys(table).items() if key in self._selected}
+            wanted = {
+                name: key
+                for name, key in _keys(table).items()
+                if key in self._selected and self._left_out.isdisjoint(_reads(table, name))
+            }
             if not wanted or (run_ids is not None and not run_ids):
                 continue
             held = hold(self._workplace.lake, table, run_ids, self._workplace.docs, self._spark)
@@ -163,6 +172,11 @@ def _by_check(table: Table) -> dict[str, list[Check]]:
     for check in checks(table):
         found[check_name(check)].append(check)
     return found
+
+
+def _reads(table: Table, name: str) -> set[Table]:
+    """The other tables that a check reads."""
+    return {read for check in _by_check(table)[name] if isinstance(check, Relation) for read in check.reads}
 
 
 def _keys(table: Table) -> dict[str, dg.AssetCheckKey]:

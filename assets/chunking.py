@@ -6,9 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import narwhals as nw
+import numpy as np
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import numpy.typing as npt
+    import pyarrow as pa
 
     from lake.frames import Frame
 
@@ -52,3 +57,16 @@ def chunks(events_by_rank: dict[int, int], most: int) -> Iterator[Chunk]:
         size += events
     if group:
         yield Chunk(tuple(group))
+
+
+def reached(batch: pa.RecordBatch, bounds: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
+    """Which spans to put into which slices of time: each into every one that it reaches, its launch counted in."""
+    starts = batch.column("ts_ns").to_numpy()
+    ends = starts + batch.column("duration_ns").to_numpy()
+    launches = pc.coalesce(batch.column("launch_ts_ns"), batch.column("ts_ns")).to_numpy()
+    first = np.searchsorted(bounds, np.minimum(starts, launches), "right")
+    last = np.searchsorted(bounds, np.maximum(ends, launches), "right")
+    counts = last - first + 1
+    rows = np.repeat(np.arange(len(starts)), counts)
+    before = np.repeat(np.cumsum(counts) - counts, counts)
+    return rows, first[rows] + np.arange(len(rows)) - before

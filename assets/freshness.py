@@ -12,13 +12,12 @@ if TYPE_CHECKING:
 
 
 def fresh(
-    lake: Lake, source: Table, tables: Sequence[Table], made_from: Callable[[int | None], str], run_ids: Iterable[str]
+    lake: Lake, tables: Sequence[Table], run_ids: Iterable[str], made_from: Callable[[Table, str], str]
 ) -> set[str]:
-    """Those runs of which all tables were made from the source's partition as it is."""
-    upstream = lake.snapshot(source)
-    snapshots = [lake.snapshot(table) for table in tables]
+    """Those runs of which all tables were made from what lies upstream of each, as `made_from` tells it."""
+    snapshots = [(table, lake.snapshot(table)) for table in tables]
     return {
         run_id
         for run_id in run_ids
-        if all(snapshot.is_made_from(run_id, made_from(upstream.mark(run_id))) for snapshot in snapshots)
+        if all(snapshot.is_made_from(run_id, made_from(table, run_id)) for table, snapshot in snapshots)
     }

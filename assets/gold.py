@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from assets import freshness
-from assets.chunking import chunks
+from assets.chunking import chunks, reached
+from assets.lineage import UPSTREAM
 from assets.table_tasks import hand_out
 from gold import (
     attested_runs,
@@ -41,11 +41,11 @@ from lake.shares import Shares
 from silver import clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
-    from assets.table_tasks import TableOrder
+    from assets.table_tasks import TableOrder, Wave
     from gold.pairs import Pair
     from lake.engines import Engine
     from lake.executors import Site
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from lake.store import Lake
     from lake.tables import Table
 
-# What one run alone decides; `attested_runs` last: its mark is what makes a run's gold fresh.
+# What one run alone decides.
 RUN_TABLES = (
     trace_summary.TABLE,
     time_breakdown.TABLE,
@@ -67,6 +67,8 @@ RUN_TABLES = (
     step_energy.TABLE,
     attested_runs.TABLE,
 )
+# Those for which slices of time are added up.
+SUMMED = (trace_summary.TABLE, time_breakdown.TABLE, launches.TABLE, operation_costs.TABLE)
 PAIR_TABLES = (
     step_overhead.TABLE,
     toll_breakdown.TABLE,
@@ -76,6 +78,8 @@ PAIR_TABLES = (
     pairs.TABLE,
 )
 TABLES = (*RUN_TABLES, *PAIR_TABLES, scaling.TABLE, published.TABLE)
+_MODULES = (clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput)
+_SILVER = {module.TABLE.full_name: module.TABLE for module in _MODULES}
 # Raise with every change of what a measure makes of the same rows: every run is then measured again.
 MEASURES_VERSION = 6
 SLICE_SPANS = 250_000
@@ -114,29 +118,47 @@ def made_from(*parts: object) -> str:
     return hashlib.sha256(json.dumps([MEASURES_VERSION, SLICE_SPANS, *parts]).encode()).hexdigest()
 
 
-def fresh(lake: Lake, run_ids: Iterable[str]) -> set[str]:
-    """Those runs whose own gold tables were all made from their silver as it is; one look a table for all."""
-    return freshness.fresh(lake, runs.TABLE, RUN_TABLES, made_from, run_ids)
+class Origins:
+    """What the silver tables were made from, and so what stands for what gold is made from; one look at each table."""
+
+    def __init__(self, lake: Lake, tables: Sequence[Table]) -> None:
+        names = {name for table in tables for name in UPSTREAM[table.full_name]}
+        self._snapshots = {name: lake.snapshot(_SILVER[name]) for name in names}
+
+    def made_from(self, table: Table, run_id: str) -> str:
+        """The fingerprint of a table: of the one mark that all it is made from bear, or of all where they differ."""
+        marks = {self._snapshots[name].mark(run_id) for name in UPSTREAM[table.full_name]}
+        return made_from(*sorted(marks, key=str))
+
+    def lacking(self, run_id: str) -> list[str]:
+        """The silver tables that a run does not have."""
+        return sorted(name for name, snapshot in self._snapshots.items() if snapshot.mark(run_id) is None)
 
 
-def materialise(lake: Lake, run_id: str, engine: Engine) -> list[Written]:
+def fresh(lake: Lake, run_ids: Iterable[str], tables: Sequence[Table] = RUN_TABLES) -> set[str]:
+    """Those runs of which all of these tables were made from their silver as it is; one look a table for all."""
+    return freshness.fresh(lake, tables, run_ids, Origins(lake, tables).made_from)
+
+
+def materialise(lake: Lake, run_id: str, engine: Engine, tables: Sequence[Table] = RUN_TABLES) -> list[Written]:
     """Measure one run; every table is replaced whole."""
     if engine.executors is None:
-        return Measuring(lake, run_id, engine).materialise()
-    local = Measuring(lake, run_id, PolarsEngine())
-    slices = [(run_id, one) for one in local.slices()]
+        return Measuring(lake, run_id, engine).materialise(tables)
+    local, origins = Measuring(lake, run_id, PolarsEngine()), Origins(lake, tables)
+    summed = [table.name for table in tables if table in SUMMED]
     # Of each slice only sums come back; with them every table can be made, all at once.
-    found = engine.executors.each(measure_slice, slices)
-    sums = {name: pa.concat_tables([part[name] for part in found]) for name in found[0]}
+    slices = [(run_id, summed, one) for one in local.slices()] if summed else []
+    sums = _together(engine.executors.each(measure_slice, slices))
+    waves: list[Wave] = [[(table, [()]) for table in tables]]
     return hand_out(
-        engine.executors, lake, run_id, make_table, [[(table, [()]) for table in RUN_TABLES]], local.made_from, sums
+        engine.executors, lake, run_id, make_table, waves, lambda table: origins.made_from(table, run_id), sums
     )
 
 
-def measure_slice(site: Site, order: tuple[str, Slice]) -> dict[str, pa.Table]:
+def measure_slice(site: Site, order: tuple[str, list[str], Slice]) -> dict[str, pa.Table]:
     """The sums of one slice of a run, on an executor."""
-    run_id, one = order
-    return Measuring(site.lake, run_id, PolarsEngine()).sums_of(one)
+    run_id, summed, one = order
+    return Measuring(site.lake, run_id, PolarsEngine()).sums_of(one, summed)
 
 
 def make_table(site: Site, order: TableOrder) -> list[Staged]:
@@ -155,16 +177,17 @@ class Measuring:
         self._lake = lake
         self._run_id = run_id
         self._engine = engine
-        self.made_from = made_from(lake.snapshot(runs.TABLE).mark(run_id))
         self._spanned = self._read(spans.TABLE)
         self._stepped = self._wrapped(self._read(steps.TABLE))
 
-    def materialise(self) -> list[Written]:
-        """Every table in this process, slice by slice where intervals are merged."""
-        by_ranks = groupby(self.slices(), key=itemgetter(0))
-        found = [sums for _, slices in by_ranks for sums in self._sums_of_all(list(slices))]
-        sums = {name: pa.concat_tables([part[name] for part in found]) for name in found[0]}
-        return [self._lake.replace(table, self._run_id, self.rows(table, sums), self.made_from) for table in RUN_TABLES]
+    def materialise(self, tables: Sequence[Table]) -> list[Written]:
+        """The tables in this process, slice by slice where intervals are merged."""
+        origins = Origins(self._lake, tables)
+        made_from = {table: origins.made_from(table, self._run_id) for table in tables}
+        summed = [table.name for table in tables if table in SUMMED]
+        by_ranks = groupby(self.slices() if summed else [], key=itemgetter(0))
+        sums = _together([part for _, slices in by_ranks for part in self._sums_of_all(list(slices), summed)])
+        return [self._lake.replace(table, self._run_id, self.rows(table, sums), made_from[table]) for table in tables]
 
     def rows(self, table: Table, sums: dict[str, pa.Table]) -> pa.Table:
         """One table; `sums` are those of all slices, by the table that they are for."""
@@ -199,33 +222,34 @@ class Measuring:
         """Ranks and stretches of time, none of which holds too many spans; one of nothing where there are none."""
         return list(self._slices(self._spanned)) or [((), 0, END_OF_TIME)]
 
-    def sums_of(self, one: Slice) -> dict[str, pa.Table]:
+    def sums_of(self, one: Slice, summed: Sequence[str]) -> dict[str, pa.Table]:
         """What is added up over slices, by the table that it is for."""
         ranks, low, high = one
-        return self._sums(self._spanned.filter(nw.col("rank").is_in(ranks)), low, high)
+        return self._sums(self._spanned.filter(nw.col("rank").is_in(ranks)), low, high, summed)
 
-    def _sums(self, spanned: Frame, low: int, high: int) -> dict[str, pa.Table]:
-        return {
-            trace_summary.TABLE.name: self._engine.rows(trace_summary.united(spanned, low, high)),
-            time_breakdown.TABLE.name: self._engine.rows(time_breakdown.charged(spanned, self._stepped, low, high)),
-            launches.TABLE.name: self._engine.rows(launches.shorter(spanned, low, high)),
-            operation_costs.TABLE.name: self._engine.rows(operation_costs.copy_calls(spanned, low, high)),
+    def _sums(self, spanned: Frame, low: int, high: int, summed: Sequence[str]) -> dict[str, pa.Table]:
+        plans: dict[str, Callable[[], Frame]] = {
+            trace_summary.TABLE.name: lambda: trace_summary.united(spanned, low, high),
+            time_breakdown.TABLE.name: lambda: time_breakdown.charged(spanned, self._stepped, low, high),
+            launches.TABLE.name: lambda: launches.shorter(spanned, low, high),
+            operation_costs.TABLE.name: lambda: operation_costs.copy_calls(spanned, low, high),
         }
+        return {name: self._engine.rows(plans[name]()) for name in summed}
 
-    def _sums_of_all(self, slices: list[Slice]) -> Iterator[dict[str, pa.Table]]:
+    def _sums_of_all(self, slices: list[Slice], summed: Sequence[str]) -> Iterator[dict[str, pa.Table]]:
         """The same of all slices of some ranks; one that has many is read once and shared out on disk."""
         if len(slices) <= READ_AGAIN:
-            yield from map(self.sums_of, slices)
+            yield from (self.sums_of(one, summed) for one in slices)
             return
         ((rank,), _, _) = slices[0]
         bounds = np.array([high for _, _, high in slices[:-1]])
         with self._lake.stage(trace_summary.TABLE, self._run_id) as stage:
             with Shares(stage.spool, spans.TABLE.arrow_schema_of(_SLICED), len(slices)) as shares:
                 for batch in self._lake.batches(spans.TABLE, self._run_id, _SLICED, rank=rank):
-                    rows, places = _places(batch, bounds)
+                    rows, places = reached(batch, bounds)
                     shares.add(batch.take(pa.array(rows)), places)
             for place, (_, low, high) in enumerate(slices):
-                yield self._sums(self._engine.wrap(shares.read(place)), low, high)
+                yield self._sums(self._engine.wrap(shares.read(place)), low, high, summed)
 
     def _slices(self, spanned: Frame) -> Iterator[Slice]:
         """Take small ranks together, and cut the time of large ones so that about equally many spans start in each."""
@@ -252,17 +276,9 @@ class Measuring:
         return self._engine.wrap(self._engine.rows(frame))
 
 
-def _places(batch: pa.RecordBatch, bounds: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
-    """Which rows to put where: a span goes into every slice that it reaches, its launch counted in."""
-    starts = batch.column("ts_ns").to_numpy()
-    ends = starts + batch.column("duration_ns").to_numpy()
-    launches = pc.coalesce(batch.column("launch_ts_ns"), batch.column("ts_ns")).to_numpy()
-    first = np.searchsorted(bounds, np.minimum(starts, launches), "right")
-    last = np.searchsorted(bounds, np.maximum(ends, launches), "right")
-    counts = last - first + 1
-    rows = np.repeat(np.arange(len(starts)), counts)
-    before = np.repeat(np.cumsum(counts) - counts, counts)
-    return rows, first[rows] + np.arange(len(rows)) - before
+def _together(parts: Sequence[dict[str, pa.Table]]) -> dict[str, pa.Table]:
+    """The sums of all slices, by the table that they are for."""
+    return {name: pa.concat_tables([part[name] for part in parts]) for name in (parts[0] if parts else ())}
 
 
 # -- pairs and families -----------------------------------------------------------------------------------------------

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 LANDING = "landing.runs"
 
 # A table, and the tables that its rows are computed from.
@@ -76,3 +81,20 @@ UPSTREAM: dict[str, tuple[str, ...]] = {
     "gold.scaling": ("silver.runs", "gold.time_breakdown", "gold.sealing_coverage", "gold.step_overhead"),
     "gold.published": (),
 }
+
+
+# Spans never go without the count that holds that no event was lost on the way to them.
+_PROVED_BY = {"silver.spans": "silver.rule_counts"}
+
+
+def needed(names: Iterable[str]) -> frozenset[str]:
+    """These tables, all that they are made from, and what proves that nothing of it was lost."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name != LANDING:
+            found.add(name)
+            waiting += UPSTREAM[name]
+            waiting += [_PROVED_BY[name]] if name in _PROVED_BY else []
+    return frozenset(found)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from assets import bronze, gold, silver
+from assets.lineage import needed
 from bronze import runs as landed
 from bronze import trace_events
 from lake.attestation_keys import NO_KEYS, AttestationKeys
 from lake.errors import EvidenceRejected, LakeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from assets.workplace import Workplace
     from lake.engines import Engine
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from lake.store import Lake
     from lake.tables import Table
 
-TIERS: dict[str, tuple[Table, ...]] = {"bronze": bronze.TABLES, "silver": silver.TABLES, "gold": gold.RUN_TABLES}
+Tables: TypeAlias = "Mapping[str, Sequence[Table]]"
+TIERS: Tables = {"bronze": bronze.TABLES, "silver": silver.TABLES, "gold": gold.RUN_TABLES}
 
 
 @dataclass(frozen=True)
@@ -38,20 +41,43 @@ class Made:
     fault: LakeError | None = None
 
 
+def part(names: Iterable[str]) -> Tables:
+    """What to make of each tier so that these tables can be: bronze whole, since a file is read once for all."""
+    wanted = set(names)
+    by_tier: dict[str, Sequence[Table]] = {}
+    for tier, tables in TIERS.items():
+        mine = needed(table.full_name for table in tables if table.full_name in wanted)
+        if mine:
+            by_tier[tier] = tables if tier == "bronze" else [table for table in tables if table.full_name in mine]
+    return by_tier
+
+
+def left_out(tables: Tables) -> frozenset[Table]:
+    """The tables that are not made though others of their tier are."""
+    return frozenset(table for tier, some in tables.items() for table in TIERS[tier] if table not in some)
+
+
 def make(
-    workplace: Workplace, tier: str, run_ids: Sequence[str], engines: Callable[[], Engine], *, full: bool = False
+    workplace: Workplace,
+    tier: str,
+    run_ids: Sequence[str],
+    engines: Callable[[], Engine],
+    *,
+    full: bool = False,
+    tables: Tables = TIERS,
 ) -> list[Made]:
     """Make a tier of some runs; a fresh one is only looked at unless `full`. In the order of the ids."""
-    found = set() if full else _fresh(workplace, tier, run_ids)
+    found = set() if full else _fresh(workplace, tier, run_ids, tables[tier])
     stale = [run_id for run_id in run_ids if run_id not in found]
     large = _large(workplace, tier, stale)
-    made = {run_id: _made(workplace, tier, run_id, engines) for run_id in stale if run_id in large}
+    making = partial(_made, workplace, tier, tables[tier], engines)
+    made = {run_id: making(run_id) for run_id in stale if run_id in large}
     small = [run_id for run_id in stale if run_id not in large]
     if small:
         with ThreadPoolExecutor(workplace.limits.workers, thread_name_prefix=tier) as pool:
-            made |= zip(small, pool.map(lambda run_id: _made(workplace, tier, run_id, engines), small), strict=True)
+            made |= zip(small, pool.map(making, small), strict=True)
     if found:
-        snapshots = [workplace.lake.snapshot(table) for table in TIERS[tier]]
+        snapshots = [workplace.lake.snapshot(table) for table in tables[tier]]
         for run_id in found:
             partitions = tuple(snapshot.partition(run_id) for snapshot in snapshots)
             made[run_id] = Made(run_id, tier, partitions, is_fresh=True)
@@ -60,16 +86,23 @@ def make(
     return [made[run_id] for run_id in run_ids]
 
 
-def up_to_date(lake: Lake, zone: LandingZone, run_ids: Iterable[str], keys: AttestationKeys = NO_KEYS) -> set[str]:
-    """Those runs whose tables are all made from what lies in the landing zone now."""
-    return gold.fresh(lake, silver.fresh(lake, bronze.fresh(lake, zone, run_ids, keys)))
+def up_to_date(
+    lake: Lake,
+    zone: LandingZone,
+    run_ids: Iterable[str],
+    keys: AttestationKeys = NO_KEYS,
+    tables: Tables = TIERS,
+) -> set[str]:
+    """Those runs whose tables, or these of them, are all made from what lies in the landing zone now."""
+    landed = bronze.fresh(lake, zone, run_ids, keys)
+    return gold.fresh(lake, silver.fresh(lake, landed, tables.get("silver", ())), tables.get("gold", ()))
 
 
-def _fresh(workplace: Workplace, tier: str, run_ids: Sequence[str]) -> set[str]:
+def _fresh(workplace: Workplace, tier: str, run_ids: Sequence[str], tables: Sequence[Table]) -> set[str]:
     if tier == "silver":
-        return silver.fresh(workplace.lake, run_ids)
+        return silver.fresh(workplace.lake, run_ids, tables)
     if tier == "gold":
-        return gold.fresh(workplace.lake, run_ids)
+        return gold.fresh(workplace.lake, run_ids, tables)
     # A run that is gone from the landing zone, or whose manifest is broken, says so when it is made.
     complete, _ = workplace.zone.run_ids()
     landed = [run_id for run_id in run_ids if run_id in complete]
@@ -95,10 +128,10 @@ def _large(workplace: Workplace, tier: str, run_ids: Sequence[str]) -> set[str]:
     return {run_id for run_id, size in sizes.items() if size > most}
 
 
-def _made(workplace: Workplace, tier: str, run_id: str, engines: Callable[[], Engine]) -> Made:
+def _made(workplace: Workplace, tier: str, tables: Sequence[Table], engines: Callable[[], Engine], run_id: str) -> Made:
     began = time.perf_counter()
     try:
-        written = tuple(_written(workplace, tier, run_id, engines))
+        written = tuple(_written(workplace, tier, tables, engines, run_id))
         made = Made(run_id, tier, written, time.perf_counter() - began)
     except LakeError as error:
         made = Made(run_id, tier, seconds=time.perf_counter() - began, fault=error)
@@ -106,7 +139,9 @@ def _made(workplace: Workplace, tier: str, run_id: str, engines: Callable[[], En
     return made
 
 
-def _written(workplace: Workplace, tier: str, run_id: str, engines: Callable[[], Engine]) -> list[Written]:
+def _written(
+    workplace: Workplace, tier: str, tables: Sequence[Table], engines: Callable[[], Engine], run_id: str
+) -> list[Written]:
     if tier == "bronze":
         with workplace.onlooker.files(run_id, workplace.zone.files(run_id)) as progress:
             return bronze.materialise(
@@ -121,7 +156,8 @@ def _written(workplace: Workplace, tier: str, run_id: str, engines: Callable[[],
     if workplace.lake.snapshot(landed.TABLE).mark(run_id) is None:
         raise EvidenceRejected(f"run {run_id} has not landed in the lake", "make its bronze tables first")
     if tier == "silver":
-        return silver.materialise(workplace.lake, run_id, engines())
-    if workplace.lake.snapshot(silver.TABLES[-1]).mark(run_id) is None:
-        raise EvidenceRejected(f"run {run_id} has no silver tables", "make its silver tables first")
-    return gold.materialise(workplace.lake, run_id, engines())
+        return silver.materialise(workplace.lake, run_id, engines(), tables)
+    lacking = gold.Origins(workplace.lake, tables).lacking(run_id)
+    if lacking:
+        raise EvidenceRejected(f"run {run_id} has no {', '.join(lacking)}", "make its silver tables first")
+    return gold.materialise(workplace.lake, run_id, engines(), tables)

@@ -97,9 +97,10 @@ def _landed(source: dict[str, Any]) -> int:
     return count
 
 
-def fresh(lake: Lake, run_ids: Iterable[str]) -> set[str]:
-    """Those runs whose silver tables were all made from their bronze as it is; one look a table for all."""
-    return freshness.fresh(lake, claimed.TABLE, TABLES, made_from, run_ids)
+def fresh(lake: Lake, run_ids: Iterable[str], tables: Sequence[Table] = TABLES) -> set[str]:
+    """Those runs of which all of these tables were made from their bronze as it is; one look a table for all."""
+    landed = lake.snapshot(claimed.TABLE)
+    return freshness.fresh(lake, tables, run_ids, lambda _, run_id: made_from(landed.mark(run_id)))
 
 
 # What can be made at the same time, and what only after it: executors find what came before in the lake.
@@ -115,12 +116,17 @@ WAVES = (
 _LARGE = (spans.TABLE, crossings.TABLE)
 
 
-def materialise(lake: Lake, run_id: str, engine: Engine) -> list[Written]:
-    """Conform a run; every table is replaced whole, `silver.runs` last."""
+def _of(tables: Sequence[Table]) -> list[list[Table]]:
+    """The waves, with no other tables in them."""
+    return [[table for table in wave if table in tables] for wave in WAVES]
+
+
+def materialise(lake: Lake, run_id: str, engine: Engine, tables: Sequence[Table] = TABLES) -> list[Written]:
+    """Conform a run; every table is replaced whole, in the order in which they need each other."""
     if engine.executors is None:
-        return Conforming(lake, run_id, engine).materialise()
+        return Conforming(lake, run_id, engine).materialise(tables)
     local = Conforming(lake, run_id, PolarsEngine())
-    return hand_out(engine.executors, lake, run_id, make_portion, local.waves(), local.made_from)
+    return hand_out(engine.executors, lake, run_id, make_portion, local.waves(tables), lambda _: local.made_from)
 
 
 def make_portion(site: Site, order: TableOrder) -> list[Staged]:
@@ -149,26 +155,26 @@ class Conforming:
         self._chunks = list(chunks(self._events_by_rank, CHUNK_EVENTS))
         self._made: dict[str, Frame] = {}
 
-    def materialise(self) -> list[Written]:
-        """Every table in this process, the large ones chunk by chunk, the small ones kept at hand for what follows."""
+    def materialise(self, tables: Sequence[Table]) -> list[Written]:
+        """The tables in this process, the large ones chunk by chunk, the small ones kept at hand for what follows."""
         written: dict[str, Written] = {}
         with ThreadPoolExecutor(self._engine.tables_at_once, thread_name_prefix="silver") as pool:
-            for wave in WAVES:
+            for wave in _of(tables):
                 written |= {one.table: one for one in pool.map(self._made_now, wave)}
-        return [written[table.full_name] for table in TABLES]
+        return [written[table.full_name] for table in tables]
 
     def _made_now(self, table: Table) -> Written:
         with self._lake.stage(table, self._run_id) as stage:
             self.fill(stage, self._chunks if table in _LARGE else [])
             return self._lake.commit(stage, self.made_from)
 
-    def waves(self) -> list[list[tuple[Table, list[tuple[Chunk, ...]]]]]:
+    def waves(self, tables: Sequence[Table]) -> list[list[tuple[Table, list[tuple[Chunk, ...]]]]]:
         """What executors are told to make: large tables by their ranks, so that a rank is read once, others whole."""
         by_ranks: dict[tuple[int, ...], list[Chunk]] = {}
         for chunk in self._chunks:
             by_ranks.setdefault(chunk.ranks, []).append(chunk)
         portions = [tuple(group) for group in by_ranks.values()]
-        return [[(table, portions if table in _LARGE else [()]) for table in wave] for wave in WAVES]
+        return [[(table, portions if table in _LARGE else [()]) for table in wave] for wave in _of(tables)]
 
     def fill(self, stage: Stage, plan: Sequence[Chunk]) -> None:
         """Put a table's rows on a stage: the given chunks of a large one, a small one whole."""

@@ -40,7 +40,7 @@ def hand_out(
     run_id: str,
     work: Callable[[Site, TableOrder], list[Staged]],
     waves: Sequence[Wave],
-    made_from: str,
+    made_from: Callable[[Table], str],
     rows: dict[str, pa.Table] | None = None,
 ) -> list[Written]:
     """Make the tables of each wave side by side, and commit each as soon as its wave is done."""
@@ -55,5 +55,5 @@ def hand_out(
             ]
             for order, staged in zip(orders, executors.each(work, orders), strict=True):
                 stages[order.table].keep(*staged)
-            written += [lake.commit(stage, made_from) for stage in stages.values()]
+            written += [lake.commit(stage, made_from(stage.table)) for stage in stages.values()]
     return written

@@ -12,7 +12,7 @@ import dagster as dg
 
 from assets import bronze, events, gold
 from assets.checking import Checking, check_specs
-from assets.making import TIERS, make
+from assets.making import TIERS, left_out, make, part
 from assets.processes import tag
 from assets.specs import asset_key, asset_spec, on_new_content, tables_of
 from assets.workplace import Workplace
@@ -89,10 +89,11 @@ class _Launch:
         self._workplace = workplace
         self._make = partial(make, workplace, engines=partial(engine, config.engine, workplace.spark), full=config.full)
         self._telling = events.Telling(context.instance, workplace.lake, TABLES, engine=config.engine)
-        wanted = set(tables_of(context.selected_asset_keys, TABLES))
-        self._tiers = [tier for tier, tables in TIERS.items() if not wanted.isdisjoint(tables)]
-        self._is_paired = not wanted.isdisjoint(gold.PAIR_TABLES)
-        self._checking = Checking(workplace, context.selected_asset_check_keys)
+        wanted = tables_of(context.selected_asset_keys, TABLES)
+        self._tables = part(table.full_name for table in wanted)
+        self._tiers = list(self._tables)
+        self._is_paired = not set(wanted).isdisjoint(gold.PAIR_TABLES)
+        self._checking = Checking(workplace, context.selected_asset_check_keys, left_out(self._tables))
         self._faults: dict[str, LakeError] = {}
 
     def work(self) -> Iterator[object]:
@@ -114,7 +115,7 @@ class _Launch:
         asked = list(self._context.partition_keys)
         if not self._context.retry_number:
             return asked
-        last = {asset_key(table.full_name) for table in TIERS[self._tiers[-1]]}
+        last = {asset_key(table.full_name) for table in self._tables[self._tiers[-1]]}
         kinds = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
         made = set()
         for entry in self._context.instance.all_logs(self._context.run.run_id, of_type=kinds):
@@ -134,11 +135,11 @@ class _Launch:
         for place, tier in enumerate(self._tiers):
             if tier == "bronze":
                 yield from self._telling.landed(self._marks(standing))
-            made = self._make(tier, standing)
+            made = self._make(tier, standing, tables=self._tables)
             yield from self._telling.made(made)
             yield from self._fail({one.run_id: one.fault for one in made if one.fault is not None}, place)
             standing = [one.run_id for one in made if one.fault is None]
-            broken = self._checking.hold(TIERS[tier], standing)
+            broken = self._checking.hold(self._tables[tier], standing)
             yield from self._fail(broken, place + 1)
             standing = [run_id for run_id in standing if run_id not in broken]
 
@@ -169,7 +170,7 @@ class _Launch:
             self._context.log.error("%s: %s", run_id, fault)
             self._workplace.onlooker.failed(run_id, fault)
             for tier in self._tiers[place:]:
-                for table in TIERS[tier]:
+                for table in self._tables[tier]:
                     yield events.failed(table, run_id, str(fault), is_transient=fault.is_transient)
 
     def _failure(self) -> dg.Failure:

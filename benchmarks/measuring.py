@@ -49,11 +49,17 @@ def measured(words: Sequence[str | Path]) -> Cost:
 
 
 def tiers(
-    folder: Path | str, *names: str, lake: str = "lake", run_id: str | None = None, engine: str = "polars"
+    folder: Path | str,
+    *names: str,
+    lake: str = "lake",
+    run_id: str | None = None,
+    engine: str = "polars",
+    to: Sequence[str] = (),
 ) -> Cost:
     """Tiers of a run that is landed in a folder, made into a lake beside it by a process of its own."""
     places = ["--lake", f"{folder}/{lake}", "--landing", f"{folder}/landing", "--engine", engine]
     which = [] if run_id is None else ["--run", run_id]
+    which += [word for name in to for word in ("--to", name)]
     return measured([sys.executable, "-m", "benchmarks.tier", *names, *places, *which])
 
 

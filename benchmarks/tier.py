@@ -6,6 +6,7 @@ import argparse
 import json
 import time
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from benchmarks import TIERS
 from benchmarks.measuring import moved_bytes, peak_bytes
@@ -13,6 +14,11 @@ from lake.engines import engine
 from lake.landing_zone import LandingZone
 from lake.store import Lake
 from pipelines.settings import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lake.tables import Table
 
 
 def main() -> None:
@@ -23,6 +29,7 @@ def main() -> None:
     options.add_argument("--landing", required=True)
     options.add_argument("--run", help="which run; the first one in the landing zone if none is named")
     options.add_argument("--engine", default="polars")
+    options.add_argument("--to", action="append", default=[], help="only this table and what it needs; all if none")
     chosen = options.parse_args()
     tiers, places = chosen.tiers, settings(chosen.lake, chosen.landing)
     lake, zone = Lake(places.lake, places.keyring), LandingZone(places.landing)
@@ -31,13 +38,14 @@ def main() -> None:
     runner = engine(chosen.engine, places.spark)
     # Only what these tiers need, as a command that makes no others would.
     making = {tier: import_module(f"assets.{tier}") for tier in tiers}
+    parts = _parts(chosen.to) if chosen.to else {}
     before, began = moved_bytes(), time.process_time()
     if "bronze" in tiers:
         making["bronze"].materialise(lake, zone, run_id, places.limits, executors=runner.executors)
     if "silver" in tiers:
-        making["silver"].materialise(lake, run_id, runner)
+        making["silver"].materialise(lake, run_id, runner, *parts.get("silver", ()))
     if "gold" in tiers:
-        making["gold"].materialise(lake, run_id, runner)
+        making["gold"].materialise(lake, run_id, runner, *parts.get("gold", ()))
     moved = {name: value - before[name] for name, value in moved_bytes().items()}
     cpu_s = time.process_time() - began
     answers = {}
@@ -54,6 +62,14 @@ def main() -> None:
             "gpu_events": first["gpu_events"],
         }
     print(json.dumps({"peak_bytes": peak_bytes(), "cpu_s": cpu_s, **moved, **answers}))
+
+
+def _parts(names: list[str]) -> dict[str, list[Sequence[Table]]]:
+    """The tables of each tier that these need, as `teetotal run --to` finds them."""
+    from assets.lineage import needed
+    from assets.making import part
+
+    return {tier: [tables] for tier, tables in part(needed(names)).items()}
 
 
 if __name__ == "__main__":

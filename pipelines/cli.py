@@ -98,10 +98,11 @@ def land(
 @click.option("--engine", type=click.Choice(_ENGINES), default=_ENGINES[0], show_default=True, help="What computes.")
 @click.option("--full", is_flag=True, help="Also what is fresh already.")
 @click.option("--check/--no-check", default=True, show_default=True, help="Hold what was made to its declarations.")
+@click.option("--to", multiple=True, metavar="TABLE", help="Only this table and what it needs; may be given again.")
 @click.pass_obj
-def run(chosen: Settings, run_ids: tuple[str, ...], engine: str, full: bool, check: bool) -> None:
+def run(chosen: Settings, run_ids: tuple[str, ...], engine: str, full: bool, check: bool, to: tuple[str, ...]) -> None:
     """Bring into the lake what is new or has changed (all runs by default)."""
-    outcomes = _run(chosen, run_ids, engine=engine, full=full, check=check)
+    outcomes = _run(chosen, run_ids, engine=engine, full=full, check=check, to=to)
     if not outcomes:
         click.echo(f"no runs in {chosen.landing}: land one with `teetotal land`, or try `teetotal demo`")
     if any(outcome.fault for outcome in outcomes):
@@ -274,7 +275,7 @@ def ui(chosen: Settings, port: int, only: str | None) -> None:
 @main.command()
 @click.pass_obj
 def demo(chosen: Settings) -> None:
-    """Land the bundled recordings, run the pipeline on them, and tell what the TEE cost and where."""
+    """Land the bundled recordings, run the pipeline on them, and tell what the sealing cost and where."""
     from lake.landing_zone import LandingZone
     from pipelines import demo as bundled
     from pipelines import verdicts
@@ -300,14 +301,20 @@ The tables are a Delta lake in {chosen.lake}. Look around:
 
 
 def _run(
-    chosen: Settings, run_ids: Sequence[str], *, engine: str = _ENGINES[0], full: bool = False, check: bool = True
+    chosen: Settings,
+    run_ids: Sequence[str],
+    *,
+    engine: str = _ENGINES[0],
+    full: bool = False,
+    check: bool = True,
+    to: Sequence[str] = (),
 ) -> list[Outcome]:
     """Run, and say in a line what became of each run."""
     from pipelines.progress import Watcher
     from pipelines.run import run as run_all
 
     tell = partial(click.echo, err=True)
-    outcomes = run_all(chosen, Watcher(), run_ids, engine=engine, full=full, check=check, tell=tell)
+    outcomes = run_all(chosen, Watcher(), run_ids, engine=engine, full=full, check=check, to=to, tell=tell)
     for outcome in outcomes:
         click.echo(_told(outcome), err=outcome.fault is not None)
     return outcomes

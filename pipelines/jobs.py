@@ -50,10 +50,10 @@ CATCH_UP = dg.define_asset_job(
 )
 
 
-def without_checks(job: dg.JobDefinition, names: Iterable[str] | None = None) -> dg.JobDefinition:
-    """The same job, or the part of it that makes the tables named, less its checks."""
-    keys = job.asset_layer.selected_asset_keys if names is None else {asset_key(name) for name in names}
-    return job.get_subset(asset_selection=keys, asset_check_selection=set())
+def limited(job: dg.JobDefinition, names: Iterable[str], *, check: bool) -> dg.JobDefinition | None:
+    """The part of a job that makes the tables named, with their checks or without; none where it makes none of them."""
+    keys = {asset_key(name) for name in names} & job.asset_layer.selected_asset_keys
+    return job.get_subset(asset_selection=keys, asset_check_selection=None if check else set()) if keys else None
 
 
 class Upkeep(dg.Config):

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.making import up_to_date
+from assets.catalogue import table
+from assets.lineage import UPSTREAM, needed
+from assets.making import part, up_to_date
 from assets.processes import PROCESS_TAG, process
 from lake.errors import ContractBroken, EvidenceRejected, LakeError, nearest
 from lake.identity import slug
 from pipelines.definitions import build, workplace
 from pipelines.fitting import advice, memory
 from pipelines.instance import instance
-from pipelines.jobs import COMPARE, INGEST, without_checks
+from pipelines.jobs import COMPARE, INGEST, limited
 from pipelines.partitions import known, range_tags, register, stretches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from lake.snapshot import Written
     from pipelines.progress import Watcher
@@ -46,23 +48,26 @@ def run(
     engine: str = "polars",
     full: bool = False,
     check: bool = True,
+    to: Sequence[str] = (),
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Outcome]:
-    """Make the runs that were named, or all; a fresh one is left alone unless `full`."""
+    """Make the runs that were named, or all, up to some tables, or all; a fresh one is left alone unless `full`."""
+    names = needed(table(name).full_name for name in to or UPSTREAM)
+    tables = part(names)
     place = workplace(chosen, watcher)
     complete, _ = place.zone.run_ids()
     for run_id in run_ids:
         if slug(run_id) not in complete:
             raise EvidenceRejected(f"no run {run_id!r} in {place.zone.place}", nearest(run_id, complete))
     wanted = list(run_ids) or complete
-    fresh = set() if full else up_to_date(place.lake, place.zone, wanted, place.keys)
+    fresh = set() if full else up_to_date(place.lake, place.zone, wanted, place.keys, tables)
     stale = [run_id for run_id in wanted if run_id not in fresh]
     watcher.total = len(stale)
     hint = None if engine == "spark" else advice({run_id: place.zone.files(run_id) for run_id in stale}, memory())
     if hint is not None:
         tell(hint)
     if stale:
-        _launch(chosen, watcher, stale, {"engine": engine, "full": full}, check=check)
+        _launch(chosen, watcher, stale, {"engine": engine, "full": full}, names, check=check)
     return [
         Outcome(run_id, is_skipped=True)
         if run_id in fresh
@@ -71,15 +76,25 @@ def run(
     ]
 
 
-def _launch(chosen: Settings, watcher: Watcher, run_ids: list[str], config: dict[str, object], *, check: bool) -> None:
-    """One launch for each stretch of runs, then one for what is measured across runs."""
+def _launch(
+    chosen: Settings,
+    watcher: Watcher,
+    run_ids: list[str],
+    config: dict[str, object],
+    names: Collection[str],
+    *,
+    check: bool,
+) -> None:
+    """One launch for each stretch of runs, then one for what is measured across runs, of the tables named."""
     definitions = build(chosen, watcher)
-    jobs = [definitions.resolve_job_def(str(job.name)) for job in (INGEST, COMPARE)]
-    ingest, compare = jobs if check else map(without_checks, jobs)
+    jobs = (definitions.resolve_job_def(str(job.name)) for job in (INGEST, COMPARE))
+    ingest, compare = (limited(job, names, check=check) for job in jobs)
     tags = {PROCESS_TAG: process()}
     with instance(chosen.home) as records:
         register(records, run_ids)
         for stretch in stretches(run_ids, known(records)):
+            if ingest is None:
+                break
             result = ingest.execute_in_process(
                 instance=records,
                 tags={**tags, **range_tags(stretch)},
@@ -88,7 +103,8 @@ def _launch(chosen: Settings, watcher: Watcher, run_ids: list[str], config: dict
             )
             if not result.success and watcher.faults.keys().isdisjoint(stretch):
                 raise _broken(result)  # no run's own fault: the watcher would have been told of it
-        compare.execute_in_process(instance=records, tags=tags, run_config=_SILENT)
+        if compare is not None:
+            compare.execute_in_process(instance=records, tags=tags, run_config=_SILENT)
 
 
 def _broken(result: dg.ExecuteInProcessResult) -> ContractBroken:

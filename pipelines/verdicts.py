@@ -1,4 +1,4 @@
-"""What the TEE cost, told in the terminal: a verdict per pair, and the waterfall of where it was paid."""
+"""What securing a run cost, told in the terminal: a verdict per pair, and the waterfall of where it was paid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one operation takes, and what the TEE adds to it: calls and copies, launches and the queue behind them."""
+"""What one operation takes, and how much more than the twin's: calls and copies, launches and the queue behind them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def operation_overhead(rows: Sequence[Row]) -> Figure:
     subtitle = (
         "median of one call or copy over the twin's, with its 95 % interval; the largest change in all comes first"
     )
-    return Figure("What the TEE adds to one operation", subtitle, tuple(shown), ranges.intervals(shown, "ratio"), notes)
+    title = "How much longer one operation takes than the twin's"
+    return Figure(title, subtitle, tuple(shown), ranges.intervals(shown, "ratio"), notes)
 
 
 def operation_costs(rows: Sequence[Row]) -> Figure:

@@ -18,13 +18,13 @@ TIMES = {"labelExpr": "format(datum.value, '~g') + '×'"}  # noqa: RUF001
 def step_overhead(rows: Sequence[Row]) -> Figure:
     """A point with its interval per pair, against the line at 1; the band is how far repeats of the twin differ."""
     subtitle = "median step over that of the twin; the bar is the 95 % interval, the band the noise of repeats, 1× is no difference"  # noqa: E501, RUF001
-    return _pairs(rows, "How much longer a step takes in the TEE", subtitle)
+    return _pairs(rows, "How much longer a step takes than the twin's", subtitle)
 
 
 def throughput_overhead(rows: Sequence[Row]) -> Figure:
     """The same by the training logs: median rate of the twin over that of the run."""
     subtitle = "the twin's median rate over the run's; the bar is the 95 % interval, 1× is no difference"  # noqa: RUF001
-    return _pairs(rows, "How much slower training goes in the TEE, by its logs", subtitle)
+    return _pairs(rows, "How much slower training goes than the twin's, by its logs", subtitle)
 
 
 def energy_overhead(rows: Sequence[Row]) -> Figure:
@@ -32,7 +32,7 @@ def energy_overhead(rows: Sequence[Row]) -> Figure:
     subtitle = "median energy of a step over that of the twin; the bar is the 95 % interval, 1× is no difference"  # noqa: RUF001
     ends = {f"slowdown{end}_ratio": f"energy{end}_ratio" for end in ("", "_low", "_high")}
     renamed = [{**row, **{name: row[of] for name, of in ends.items()}} for row in rows]
-    return _pairs(renamed, "How much more energy a step takes in the TEE", subtitle, "energy")
+    return _pairs(renamed, "How much more energy a step takes than the twin's", subtitle, "energy")
 
 
 def _pairs(rows: Sequence[Row], title: str, subtitle: str, what: str = "slowdown") -> Figure:

@@ -1,4 +1,4 @@
-"""The waterfall of a pair: from the twin's step to the TEE's, one piece a part, each from where the last one ended."""
+"""The waterfall of a pair: from the twin's step to the run's, one piece a part, each from where the last one ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST_PAIRS = 12
 _ALONE, _BESIDE, _SIDE = 420, 214, 116
 _KINDS = [("mean step", FAINT), ("takes longer", RED), ("takes less", GREEN)]
-_TWIN, _TEE = "step of the twin", "step in the TEE"
+_TWIN, _RUN = "step of the twin", "step of the run"
 
 
 def toll_breakdown(rows: Sequence[Row]) -> Figure:
@@ -25,8 +25,8 @@ def toll_breakdown(rows: Sequence[Row]) -> Figure:
     occurring = {row["part"] for parts in kept for row in parts if _occurs(row)}
     shown = tuple(mark for parts in kept for mark in _pair([row for row in parts if row["part"] in occurring]))
     return Figure(
-        "Where the TEE's time is paid",
-        "mean step of all ranks, in ms, from the twin without a TEE to the run with it; pieces sum to the difference",
+        "Where the extra time is paid",
+        "mean step of all ranks, in ms, from the twin without a TEE to the run; pieces sum to the difference",
         shown,
         _spec(shown, len(kept)),
         more(len(pairs) - len(kept), "pair"),
@@ -36,7 +36,7 @@ def toll_breakdown(rows: Sequence[Row]) -> Figure:
 def _spec(shown: Sequence[Row], panels: int) -> Row:
     """A panel a pair, each to its own scale: shares are compared within a pair, slowdowns elsewhere."""
     order = list(dict.fromkeys(row["label"] for row in shown))
-    order = [_TWIN, *(label for label in order if label not in {_TWIN, _TEE}), _TEE]
+    order = [_TWIN, *(label for label in order if label not in {_TWIN, _RUN}), _RUN]
     used = [(name, colour) for name, colour in _KINDS if any(row.get("kind") == name for row in shown)]
     plot = _ALONE if panels == 1 else _BESIDE
     x = across("start", "ms a step", axis={"tickCount": 4, "title": None})
@@ -92,7 +92,7 @@ def _pair(parts: list[Row]) -> Iterator[Row]:
             continue
         yield {**common, **_part(row, running), **_doubt(row["evidence"], evidence)}
         running += row["delta_ns"]
-    yield {**common, **_total(_TEE, running, evidence)}
+    yield {**common, **_total(_RUN, running, evidence)}
 
 
 def _total(label: str, amount: int, evidence: str) -> Row:

@@ -14,16 +14,22 @@ from lake.engines import engine
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from assets.making import Tables
     from lake.cluster import Cluster
     from lake.landing_zone import LandingZone
     from lake.store import Lake
 
 
 def bring(
-    lake: Lake, zone: LandingZone, run_ids: Sequence[str], name: str = "polars", cluster: Cluster | None = None
+    lake: Lake,
+    zone: LandingZone,
+    run_ids: Sequence[str],
+    name: str = "polars",
+    cluster: Cluster | None = None,
+    tables: Tables = TIERS,
 ) -> None:
-    """All tiers of some runs, and all that compares them."""
-    for tier in TIERS:
-        made = make(Workplace(lake, zone, Limits()), tier, run_ids, partial(engine, name, cluster))
+    """All tiers of some runs, or a part of them, and all that compares them."""
+    for tier in tables:
+        made = make(Workplace(lake, zone, Limits()), tier, run_ids, partial(engine, name, cluster), tables=tables)
         assert [one.fault for one in made if one.fault] == []
     gold.relate(lake)

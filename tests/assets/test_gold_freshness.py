@@ -6,6 +6,8 @@ import pytest
 
 from assets import gold, silver
 from assets.catalogue import TABLES
+from assets.lineage import needed
+from assets.making import part
 from gold import pairs, scaling, step_overhead, time_breakdown, toll_breakdown
 from lake.engines import LOCAL_ENGINES, engine
 from lake.landing_zone import LandingZone
@@ -126,12 +128,17 @@ def test_engines_write_the_same_gold(recorded: Lake, lake: Lake, zone: LandingZo
 @pytest.mark.usefixtures("spark")
 def test_spark_writes_what_polars_writes(tmp_path: Path, land_files: LandFiles) -> None:
     files = {"rank0.json": trace(120), "again.json": trace(120), "rank1.json": b"no trace", "metrics.txt": b"\xff"}
-    land_files.write(files, "tee", TEE)
+    for run_id in ("tee", "part"):
+        land_files.write(files, run_id, TEE)
     lakes = []
     for name in ("polars", "spark"):
         chosen = settings(str(tmp_path / name), str(tmp_path / "landing"), environment={})
         lakes.append(Lake(chosen.lake, chosen.keyring))
-        bring(lakes[-1], LandingZone(chosen.landing), ["tee"], name, chosen.spark)
+        zone = LandingZone(chosen.landing)
+        bring(lakes[-1], zone, ["tee"], name, chosen.spark)
+        bring(lakes[-1], zone, ["part"], name, chosen.spark, part(needed(["gold.trace_summary"])))
     for table in TABLES.values():
         ours, theirs = (lake.snapshot(table) for lake in lakes)
-        assert ours.content_sha256("tee") == theirs.content_sha256("tee"), table.full_name
+        for run_id in ("tee", "part"):
+            assert ours.content_sha256(run_id) == theirs.content_sha256(run_id), table.full_name
+            assert ours.mark(run_id) == theirs.mark(run_id), table.full_name

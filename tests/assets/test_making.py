@@ -6,9 +6,12 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from assets.making import TIERS, Made, make, up_to_date
+from assets import gold, silver
+from assets.lineage import needed
+from assets.making import TIERS, Made, make, part, up_to_date
 from assets.workplace import Onlooker, Workplace
 from bronze.limits import Limits
+from gold import stragglers, time_breakdown, trace_summary
 from lake.engines import engine
 from lake.errors import EvidenceRejected
 from tests.small_runs import OFF, trace
@@ -77,3 +80,79 @@ def test_large_runs_go_alone(
     assert all(one.fault is None for one in onlooker.told)
     assert {onlooker.threads["bronze", run_id] for run_id in "abc"} == {"bronze"}, "side by side"
     assert {onlooker.threads["silver", run_id] for run_id in "abc"} == {"MainThread"}, "one after another"
+
+
+SUMMARY = part(needed(["gold.trace_summary"]))
+
+
+def test_a_part_is_what_a_table_needs_and_the_count_that_nothing_was_lost() -> None:
+    names = {tier: [table.name for table in tables] for tier, tables in SUMMARY.items()}
+    assert names["silver"] == ["clock_offsets", "steps", "spans", "rejects", "rule_counts"]
+    assert names["gold"] == ["trace_summary"]
+    assert SUMMARY["bronze"] == TIERS["bronze"], "a file is read once for all tables"
+    assert list(part(["silver.steps"])) == ["silver"], "no other tier than was asked for"
+    assert part(needed(table.full_name for tables in TIERS.values() for table in tables)) == {
+        tier: tables if tier == "bronze" else list(tables) for tier, tables in TIERS.items()
+    }
+
+
+def test_a_part_holds_what_the_whole_holds_and_the_whole_completes_it(
+    lake: Lake, zone: LandingZone, land_files: LandFiles
+) -> None:
+    for run_id in ("part", "whole"):
+        land_files.write({"rank0.json": trace(100)}, run_id, OFF)
+    place = Workplace(lake, zone, Limits())
+    for tier in TIERS:
+        make(place, tier, ["part"], POLARS, tables=SUMMARY)
+        make(place, tier, ["whole"], POLARS)
+    assert up_to_date(lake, zone, ["part", "whole"], tables=SUMMARY) == {"part", "whole"}
+    assert up_to_date(lake, zone, ["part", "whole"]) == {"whole"}
+    rows = [lake.scan(trace_summary.TABLE, [run_id]).drop("run_id").collect() for run_id in ("part", "whole")]
+    assert rows[0].height == 1
+    assert rows[0].equals(rows[1])
+    others = [table for tier in ("silver", "gold") for table in TIERS[tier] if table not in SUMMARY[tier]]
+    assert {lake.snapshot(table).mark("part") for table in others} == {None}
+    version = lake.snapshot(trace_summary.TABLE).version
+    for tier in TIERS:
+        make(place, tier, ["part"], POLARS)
+    assert up_to_date(lake, zone, ["part"]) == {"part"}
+    assert lake.snapshot(trace_summary.TABLE).version == version, "what was made stays"
+
+
+def test_a_part_made_anew_leaves_the_rest_stale(lake: Lake, zone: LandingZone, land_files: LandFiles) -> None:
+    place = Workplace(lake, zone, Limits())
+    land_files.write({"rank0.json": trace(100)}, "a", OFF)
+    for tier in TIERS:
+        make(place, tier, ["a"], POLARS)
+    land_files.write({"rank0.json": trace(120)}, "a", OFF)
+    assert up_to_date(lake, zone, ["a"], tables=SUMMARY) == set()
+    for tier in TIERS:
+        make(place, tier, ["a"], POLARS, tables=SUMMARY)
+    assert up_to_date(lake, zone, ["a"], tables=SUMMARY) == {"a"}
+    assert gold.fresh(lake, ["a"], [time_breakdown.TABLE]) == set(), "its spans are others now"
+    assert up_to_date(lake, zone, ["a"]) == set()
+
+
+def test_what_was_made_from_an_old_and_a_new_table_is_stale_once_both_are_new(
+    lake: Lake, zone: LandingZone, land_files: LandFiles
+) -> None:
+    place = Workplace(lake, zone, Limits())
+    land_files.write({"rank0.json": trace(100)}, "a", OFF)
+    for tier in TIERS:
+        make(place, tier, ["a"], POLARS)
+    land_files.write({"rank0.json": trace(120)}, "a", OFF)
+    for tier in ("bronze", "silver"):
+        make(place, tier, ["a"], POLARS, tables=SUMMARY)
+    # Clock offsets are new here, collectives are not.
+    gold.materialise(lake, "a", POLARS(), [stragglers.TABLE])
+    silver.materialise(lake, "a", POLARS())
+    assert gold.fresh(lake, ["a"], [stragglers.TABLE]) == set()
+
+
+def test_gold_of_a_part_names_the_silver_that_it_lacks(lake: Lake, zone: LandingZone, land_files: LandFiles) -> None:
+    place = Workplace(lake, zone, Limits())
+    land_files.write({"rank0.json": trace(100)}, "a", OFF)
+    for tier in ("bronze", "silver"):
+        make(place, tier, ["a"], POLARS, tables=SUMMARY)
+    (made,) = make(place, "gold", ["a"], POLARS)
+    assert "run a has no silver.collectives, silver.crossings" in str(made.fault)

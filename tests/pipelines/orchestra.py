@@ -10,10 +10,11 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 
+from assets.lineage import UPSTREAM
 from assets.specs import TRAINING_RUNS, asset_key
 from lake.identity import MANIFEST
 from pipelines.definitions import build, workplace
-from pipelines.jobs import without_checks
+from pipelines.jobs import limited
 from pipelines.partitions import range_tags, register
 from pipelines.settings import settings
 from tests.small_runs import OFF, trace
@@ -59,11 +60,8 @@ class Orchestra:
     ) -> dg.ExecuteInProcessResult:
         """One launch of the job `ingest` for neighbouring runs, without checks unless they are asked for."""
         register(self.records, run_ids)
-        job = self.definitions.resolve_job_def("ingest")
-        if not check:
-            job = without_checks(job, only)
-        elif only is not None:
-            job = job.get_subset(asset_selection={asset_key(name) for name in only})
+        job = limited(self.definitions.resolve_job_def("ingest"), only or UPSTREAM, check=check)
+        assert job is not None
         return job.execute_in_process(
             instance=self.records,
             tags=range_tags(run_ids),

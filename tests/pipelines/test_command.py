@@ -115,6 +115,7 @@ def test_ranks_in_folders_of_their_own_land_side_by_side(teetotal: Callable[...,
         (("land", "TRACE", "--set", "batchsize=1"), "did you mean 'batch_size'?"),
         (("land", "TRACE", "--regime", "cc_of"), "did you mean 'cc_off'?"),
         (("run", "no-such-run"), "no run 'no-such-run'"),
+        (("run", "--to", "gold.trace_sumary"), "did you mean 'gold.trace_summary'?"),
         (("show", "bronze.trace_event"), "did you mean 'bronze.trace_events'?"),
         (("show", "bronze.runs", "--columns", "regim"), "did you mean 'regime'?"),
         (("show", "bronze.runs", "--run", "x' OR '1'='1"), "cannot be a run id"),
@@ -171,6 +172,20 @@ def test_status_tells_new_fresh_stale_and_gone(
     teetotal("run")
     told = teetotal("status").output
     assert "a: notes.txt rejected: it is in no format that teetotal reads" in told
+
+
+def test_a_run_can_be_made_up_to_a_table_and_completed_later(
+    teetotal: Callable[..., Result], traces: list[Path]
+) -> None:
+    teetotal("land", *map(str, traces), "--run-id", "a")
+    words = ("run", "--to", "gold.trace_summary", "--to", "gold.kernel_breakdown")
+    assert "a: 2 events, 2 spans (9 of 17 tables changed)" in teetotal(*words).output
+    assert len(json.loads(teetotal("show", "gold.trace_summary", "--format", "json").stdout)) == 2
+    assert json.loads(teetotal("show", "gold.time_breakdown", "--format", "json").stdout) == []
+    assert "a: fresh, nothing to do" in teetotal(*words).output
+    assert _states(teetotal) == {"a": "stale"}, "not all of it is made"
+    assert "a: 2 events, 2 spans" in teetotal("run").output
+    assert _states(teetotal) == {"a": "fresh"}
 
 
 def test_show_gives_the_same_rows_in_every_format(teetotal: Callable[..., Result], traces: list[Path]) -> None:

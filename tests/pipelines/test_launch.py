@@ -194,3 +194,14 @@ def test_one_tier_can_be_made_by_itself(orchestra: Orchestra) -> None:
     result = orchestra.launch(["a"], only=["silver.spans"], full=True)
     assert result.success
     assert {name.split("/")[0] for name, _ in orchestra.told(result)} == {"silver"}
+
+
+def test_only_the_tables_chosen_are_made_and_what_they_need_of_their_tier(orchestra: Orchestra) -> None:
+    orchestra.land("a")
+    orchestra.launch(["a"])
+    result = orchestra.launch(["a"], only=["gold.trace_summary"], full=True)
+    assert orchestra.told(result) == {("gold/trace_summary", "a")}
+    result = orchestra.launch(["a"], only=["silver.spans"], full=True)
+    # What counts the events goes with the spans: it holds that none was lost.
+    names = ("clock_offsets", "rejects", "rule_counts", "spans", "steps")
+    assert orchestra.told(result) == {(f"silver/{name}", "a") for name in names}

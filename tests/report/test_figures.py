@@ -122,7 +122,7 @@ def test_each_piece_of_the_waterfall_begins_where_the_last_one_ended() -> None:
         ("compute kernels", 120, 110, "takes less"),
         ("sealing and opening", 110, 350, "takes longer"),
         ("nothing recorded", 350, 360, "takes longer"),
-        ("step in the TEE", 0, 360, "mean step"),
+        ("step of the run", 0, 360, "mean step"),
     ]
 
 
