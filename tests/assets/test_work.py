@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from assets import silver
 from assets.making import TIERS
 from benchmarks.measuring import ROOT, tiers
 from bronze import trace_events
 from gold import pairs
+from lake.engines import PolarsEngine
 from lake.landing_zone import LandingZone
 from lake.store import Lake
 from pipelines.settings import settings
@@ -20,6 +23,9 @@ from tests.bringing import bring
 from tests.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lake.frames import Frame
     from lake.tables import Table
 
 RUN = "resnet50-native-w2"
@@ -98,6 +104,25 @@ def test_a_tier_writes_its_tables_and_little_besides(one: tuple[Measured, dict[s
         # The landed file is set aside once more while it is read.
         landed = sum(path.stat().st_size for path in (made.home / "landing" / RUN).iterdir())
         assert moved[tier]["written_bytes"] < 1.5 * (data + logs) + (landed if tier == "bronze" else 0), tier
+
+
+def test_no_plan_of_silver_reads_a_large_table_more_than_three_times(
+    one: tuple[Measured, dict[str, dict[str, int]]],
+) -> None:
+    """A plan that says what it shares reads it once; before plans said so, crossings read the spans 19 times."""
+    made, _ = one
+    found: dict[str, int] = {}
+
+    class Counting(PolarsEngine):
+        def rows(self, frame: Frame, *, is_small: bool = False, is_lean: bool = False) -> pa.Table:
+            plan = frame.to_native().explain()
+            for table in (trace_events.TABLE, spans.TABLE):
+                times = len(re.findall(rf"Parquet SCAN \[[^\]]*/{table.path}/", plan))
+                found[table.name] = max(found.get(table.name, 0), times)
+            return super().rows(frame, is_small=is_small, is_lean=is_lean)
+
+    silver.materialise(made.lake, RUN, Counting())
+    assert found == {"trace_events": 2, "spans": 3}
 
 
 def test_one_more_run_and_its_pair_read_no_file_of_other_runs(tmp_path: Path) -> None:

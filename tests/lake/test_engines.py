@@ -3,11 +3,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import narwhals as nw
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from lake.engines import PolarsEngine
 from lake.errors import ContractBroken
+from lake.frames import shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,3 +73,32 @@ def test_a_share_of_other_columns_is_an_error_that_quotes_no_row() -> None:
     with pytest.raises(ContractBroken) as caught:
         next(found)
     assert "secret" not in str(caught.value)
+
+
+def nested(rows: Frame) -> Frame:
+    """A plan that shares a frame, and below it another."""
+    below = shared(rows.with_columns(twice=nw.col("number") * 2))
+    above = shared(below.filter(nw.col("number") > 1).join(below.select("number", other="group"), on="number"))
+    return above.join(above.group_by("group").agg(most=nw.col("twice").max()), on="group", how="left")
+
+
+def test_what_is_shared_is_the_same_rows_on_every_engine(engine: Engine) -> None:
+    found = engine.rows(nested(engine.wrap(share(1, 2, 3, 4)))).select(["number", "other", "twice", "most"])
+    assert sorted(found.to_pylist(), key=lambda row: row["number"]) == [
+        {"number": 2, "other": "even", "twice": 4, "most": 8},
+        {"number": 3, "other": "odd", "twice": 6, "most": 6},
+        {"number": 4, "other": "even", "twice": 8, "most": 8},
+    ]
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_polars_computes_what_is_shared_once_however_deep_it_lies(is_small: bool) -> None:
+    times = []
+
+    def noting(rows: pl.DataFrame) -> pl.DataFrame:
+        times.append(rows.height)
+        return rows
+
+    source = pl.DataFrame(share(1, 2, 3, 4)).lazy().map_batches(noting)
+    PolarsEngine().rows(nested(nw.from_native(source)), is_small=is_small)
+    assert times == [4]
