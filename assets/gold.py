@@ -41,7 +41,7 @@ from lake.shares import Shares
 from silver import clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -142,17 +142,18 @@ def fresh(lake: Lake, run_ids: Iterable[str], tables: Sequence[Table] = RUN_TABL
 
 def materialise(lake: Lake, run_id: str, engine: Engine, tables: Sequence[Table] = RUN_TABLES) -> list[Written]:
     """Measure one run; every table is replaced whole."""
+    # Looked at before anything is read: what is read may be newer than what is then said of it, never older.
+    origins = Origins(lake, tables)
+    made_from = {table: origins.made_from(table, run_id) for table in tables}
     if engine.executors is None:
-        return Measuring(lake, run_id, engine).materialise(tables)
-    local, origins = Measuring(lake, run_id, PolarsEngine()), Origins(lake, tables)
+        return Measuring(lake, run_id, engine).materialise(made_from)
+    local = Measuring(lake, run_id, PolarsEngine())
     summed = [table.name for table in tables if table in SUMMED]
     # Of each slice only sums come back; with them every table can be made, all at once.
     slices = [(run_id, summed, one) for one in local.slices()] if summed else []
     sums = _together(engine.executors.each(measure_slice, slices))
     waves: list[Wave] = [[(table, [()]) for table in tables]]
-    return hand_out(
-        engine.executors, lake, run_id, make_table, waves, lambda table: origins.made_from(table, run_id), sums
-    )
+    return hand_out(engine.executors, lake, run_id, make_table, waves, made_from.__getitem__, sums)
 
 
 def measure_slice(site: Site, order: tuple[str, list[str], Slice]) -> dict[str, pa.Table]:
@@ -180,14 +181,13 @@ class Measuring:
         self._spanned = self._read(spans.TABLE)
         self._stepped = self._wrapped(self._read(steps.TABLE))
 
-    def materialise(self, tables: Sequence[Table]) -> list[Written]:
+    def materialise(self, made_from: Mapping[Table, str]) -> list[Written]:
         """The tables in this process, slice by slice where intervals are merged."""
-        origins = Origins(self._lake, tables)
-        made_from = {table: origins.made_from(table, self._run_id) for table in tables}
-        summed = [table.name for table in tables if table in SUMMED]
+        summed = [table.name for table in made_from if table in SUMMED]
         by_ranks = groupby(self.slices() if summed else [], key=itemgetter(0))
         sums = _together([part for _, slices in by_ranks for part in self._sums_of_all(list(slices), summed)])
-        return [self._lake.replace(table, self._run_id, self.rows(table, sums), made_from[table]) for table in tables]
+        made = ((table, self.rows(table, sums), fingerprint) for table, fingerprint in made_from.items())
+        return [self._lake.replace(table, self._run_id, rows, fingerprint) for table, rows, fingerprint in made]
 
     def rows(self, table: Table, sums: dict[str, pa.Table]) -> pa.Table:
         """One table; `sums` are those of all slices, by the table that they are for."""

@@ -53,6 +53,8 @@ CATCH_UP = dg.define_asset_job(
 def limited(job: dg.JobDefinition, names: Iterable[str], *, check: bool) -> dg.JobDefinition | None:
     """The part of a job that makes the tables named, with their checks or without; none where it makes none of them."""
     keys = {asset_key(name) for name in names} & job.asset_layer.selected_asset_keys
+    if check and keys == job.asset_layer.selected_asset_keys:
+        return job
     return job.get_subset(asset_selection=keys, asset_check_selection=None if check else set()) if keys else None
 
 

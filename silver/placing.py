@@ -24,7 +24,7 @@ def named(spans: Frame, **also: nw.Expr) -> Frame:
 def held(parts: Frame, wholes: Frame, keys: list[str], index: str, *brought: str) -> Frame:
     """Give each part the index of the whole that holds its start: the last that had begun, if it had not ended.
 
-    Wholes are numbered by `index` in the order of their starts within `keys`.
+    Wholes are numbered by `index` in the order of their starts within `keys`; `brought` are further columns of theirs.
     """
     wholes = wholes.select(*keys, "ts_ns", index, *brought, _end_ns=nw.col("ts_ns") + nw.col("duration_ns"))
     both = nw.concat(
