@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from assets import freshness
 from assets.chunking import chunks, reached
-from assets.lineage import UPSTREAM
 from assets.table_tasks import hand_out
 from gold import (
     attested_runs,
@@ -79,7 +78,7 @@ PAIR_TABLES = (
 )
 TABLES = (*RUN_TABLES, *PAIR_TABLES, scaling.TABLE, published.TABLE)
 _MODULES = (clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput)
-_SILVER = {module.TABLE.full_name: module.TABLE for module in _MODULES}
+_KNOWN = {table.full_name: table for table in (*(module.TABLE for module in _MODULES), *TABLES)}
 # Raise with every change of what a measure makes of the same rows: every run is then measured again.
 MEASURES_VERSION = 6
 SLICE_SPANS = 250_000
@@ -118,42 +117,30 @@ def made_from(*parts: object) -> str:
     return hashlib.sha256(json.dumps([MEASURES_VERSION, SLICE_SPANS, *parts]).encode()).hexdigest()
 
 
-class Origins:
-    """What the silver tables were made from, and so what stands for what gold is made from; one look at each table."""
-
-    def __init__(self, lake: Lake, tables: Sequence[Table]) -> None:
-        names = {name for table in tables for name in UPSTREAM[table.full_name]}
-        self._snapshots = {name: lake.snapshot(_SILVER[name]) for name in names}
-
-    def made_from(self, table: Table, run_id: str) -> str:
-        """The fingerprint of a table: of the one mark that all it is made from bear, or of all where they differ."""
-        marks = {self._snapshots[name].mark(run_id) for name in UPSTREAM[table.full_name]}
-        return made_from(*sorted(marks, key=str))
-
-    def lacking(self, run_id: str) -> list[str]:
-        """The silver tables that a run does not have."""
-        return sorted(name for name, snapshot in self._snapshots.items() if snapshot.mark(run_id) is None)
+def origins(lake: Lake, tables: Iterable[Table]) -> freshness.Origins:
+    """What lies upstream of some gold tables."""
+    return freshness.Origins(lake, _KNOWN, tables)
 
 
 def fresh(lake: Lake, run_ids: Iterable[str], tables: Sequence[Table] = RUN_TABLES) -> set[str]:
     """Those runs of which all of these tables were made from their silver as it is; one look a table for all."""
-    return freshness.fresh(lake, tables, run_ids, Origins(lake, tables).made_from)
+    found = origins(lake, tables)
+    return freshness.fresh(lake, tables, run_ids, lambda table, run_id: made_from(*found.upstream(table, run_id)))
 
 
 def materialise(lake: Lake, run_id: str, engine: Engine, tables: Sequence[Table] = RUN_TABLES) -> list[Written]:
     """Measure one run; every table is replaced whole."""
     # Looked at before anything is read: what is read may be newer than what is then said of it, never older.
-    origins = Origins(lake, tables)
-    made_from = {table: origins.made_from(table, run_id) for table in tables}
+    found = origins(lake, tables)
+    marks = {table: made_from(*found.upstream(table, run_id)) for table in tables}
     if engine.executors is None:
-        return Measuring(lake, run_id, engine).materialise(made_from)
-    local = Measuring(lake, run_id, PolarsEngine())
-    summed = [table.name for table in tables if table in SUMMED]
+        return Measuring(lake, run_id, engine).materialise(marks)
+    local, summed = Measuring(lake, run_id, PolarsEngine()), _summed(tables)
     # Of each slice only sums come back; with them every table can be made, all at once.
     slices = [(run_id, summed, one) for one in local.slices()] if summed else []
     sums = _together(engine.executors.each(measure_slice, slices))
     waves: list[Wave] = [[(table, [()]) for table in tables]]
-    return hand_out(engine.executors, lake, run_id, make_table, waves, made_from.__getitem__, sums)
+    return hand_out(engine.executors, lake, run_id, make_table, waves, marks.__getitem__, sums)
 
 
 def measure_slice(site: Site, order: tuple[str, list[str], Slice]) -> dict[str, pa.Table]:
@@ -183,7 +170,7 @@ class Measuring:
 
     def materialise(self, made_from: Mapping[Table, str]) -> list[Written]:
         """The tables in this process, slice by slice where intervals are merged."""
-        summed = [table.name for table in made_from if table in SUMMED]
+        summed = _summed(made_from)
         by_ranks = groupby(self.slices() if summed else [], key=itemgetter(0))
         sums = _together([part for _, slices in by_ranks for part in self._sums_of_all(list(slices), summed)])
         made = ((table, self.rows(table, sums), fingerprint) for table, fingerprint in made_from.items())
@@ -276,6 +263,11 @@ class Measuring:
         return self._engine.wrap(self._engine.rows(frame))
 
 
+def _summed(tables: Iterable[Table]) -> list[str]:
+    """Those of the tables for which slices of time are added up."""
+    return [table.name for table in tables if table in SUMMED]
+
+
 def _together(parts: Sequence[dict[str, pa.Table]]) -> dict[str, pa.Table]:
     """The sums of all slices, by the table that they are for."""
     return {name: pa.concat_tables([part[name] for part in parts]) for name in (parts[0] if parts else ())}
@@ -291,13 +283,13 @@ def relate(lake: Lake) -> list[Written]:
 
 def pair(lake: Lake) -> list[Written]:
     """Bring every pair up to date; gives the partitions of those that were not."""
-    known, marks = _measured(lake), lake.snapshot(time_breakdown.TABLE)
+    upstream, known = origins(lake, PAIR_TABLES), _measured(lake)
     found = pairs.paired(known)
     snapshots = {table.full_name: lake.snapshot(table) for table in PAIR_TABLES}
     written = []
     for run_id, twins in found.items():
         partners = _partners(twins, known)
-        fingerprint = made_from([[name, marks.mark(name)] for name in (run_id, *partners)], astuple(twins))
+        fingerprint = made_from([[name, *upstream.marks(name)] for name in (run_id, *partners)], astuple(twins))
         if any(not snapshot.is_made_from(run_id, fingerprint) for snapshot in snapshots.values()):
             written += _compare(lake, twins, partners, fingerprint)
     for run_id in set(snapshots[pairs.TABLE.full_name].run_ids) - set(found):
@@ -355,11 +347,11 @@ def scale(lake: Lake) -> list[Written]:
         family = index[run_id]["family"]
         if twins.baseline_run_id is not None and twins.regime is not None and family is not None:
             families.setdefault((family, twins.regime), []).append(run_id)
-    overheads, snapshot = lake.snapshot(step_overhead.TABLE), lake.snapshot(scaling.TABLE)
+    upstream, snapshot = origins(lake, [scaling.TABLE]), lake.snapshot(scaling.TABLE)
     written = []
     for (family, regime), members in sorted(families.items()):
         partition = scaling.partition(family, regime)
-        fingerprint = made_from([[name, overheads.mark(name)] for name in members])
+        fingerprint = made_from([[name, *upstream.marks(name)] for name in members])
         if not snapshot.is_made_from(partition, fingerprint):
             points = [point for name in members for point in _points(lake, name)]
             rows = scaling.measure(family, regime, points)

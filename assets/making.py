@@ -157,7 +157,7 @@ def _written(
         raise EvidenceRejected(f"run {run_id} has not landed in the lake", "make its bronze tables first")
     if tier == "silver":
         return silver.materialise(workplace.lake, run_id, engines(), tables)
-    lacking = gold.Origins(workplace.lake, tables).lacking(run_id)
+    lacking = gold.origins(workplace.lake, tables).lacking(run_id)
     if lacking:
         raise EvidenceRejected(f"run {run_id} has no {', '.join(lacking)}", "make its silver tables first")
     return gold.materialise(workplace.lake, run_id, engines(), tables)

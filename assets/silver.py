@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from lake.store import Lake
     from lake.tables import Table
 
-# `runs` last: its mark is what makes a run's silver fresh.
+# `runs` last: it is made from the others.
 TABLES = (
     clock_offsets.TABLE,
     steps.TABLE,

@@ -74,6 +74,25 @@ def test_a_twin_recorded_again_changes_the_answer(lake: Lake, land_files: LandFi
     assert lake.scan(step_overhead.TABLE).select("slowdown_ratio").collect().item() == pytest.approx(2.0)
 
 
+def test_a_pair_made_between_two_parts_of_a_run_is_stale_once_the_run_is_whole(
+    lake: Lake, land_files: LandFiles
+) -> None:
+    landed(land_files, "off", 100, OFF)
+    landed(land_files, "tee", 120, TEE)
+    gold.relate(lake)
+    land_files({"rank0.json": trace(150, 2)}, "tee", TEE)
+    silver.materialise(lake, "tee", POLARS, part(needed(["silver.spans"]))["silver"])
+    gold.materialise(lake, "tee", POLARS, [time_breakdown.TABLE])
+    gold.relate(lake)  # with the new steps, beside the old rows of all else
+    between = lake.snapshot(pairs.TABLE).mark("tee"), lake.snapshot(scaling.TABLE).version
+    silver.materialise(lake, "tee", POLARS)
+    gold.materialise(lake, "tee", POLARS)
+    gold.relate(lake)
+    whole = lake.snapshot(pairs.TABLE).mark("tee"), lake.snapshot(scaling.TABLE).version
+    assert whole[0] != between[0]
+    assert whole[1] != between[1]
+
+
 def test_repeats_of_the_twin_give_the_noise_floor(lake: Lake, land_files: LandFiles) -> None:
     landed(land_files, "off", 100, OFF)
     landed(land_files, "off-again", 110, OFF + 'repeat_of = "off"\n')
