@@ -1,6 +1,6 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Each sets up all that it needs.
-# Needs Python 3.11 or later and, for `make test`, Java 17 or later (Spark) and a Chromium (the web interface), which it
-# installs by itself as root on Debian and Ubuntu. `make PYTHON=python3.12 demo` picks a Python.
+# Needs Python 3.11 or later. `make test` also needs Java 17 or later (Spark) and Chromium (the web interface): as root on
+# Debian and Ubuntu it installs them, elsewhere it says what to install. `make PYTHON=python3.12 demo` picks a Python.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -21,6 +21,9 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE CONDA_PREFIX
 # different hashes, a lock for all platforms would bring gigabytes of CUDA, and nothing but these tests needs it.
 TORCH := 2.13.0
 
+# How many processes run the tests. Each needs a core and about 3 GB of memory; a Spark session lives in one of them.
+JOBS ?= 2
+
 # Settings of a command, for example `make demo ARGS=--help` or `make test ARGS='-k kineto'`.
 ARGS ?=
 # `make lock UPGRADE=1` takes newer versions; without it a lock changes only where pyproject.toml asks.
@@ -37,8 +40,12 @@ demo: $(DEMO)/.ready ## land the bundled recordings and show what is in them
 	@$(DEMO)/bin/teetotal demo $(ARGS)
 
 .PHONY: test
-test: java-17 chromium check ## lint, type check, hold the import contracts, run all tests (needs Java 17, Chromium)
-	$(DEV)/bin/pytest $(ARGS)
+test: system-packages check ## lint, type check, check the import contracts, run all tests
+	$(DEV)/bin/pytest -n $(JOBS) --dist loadgroup $(ARGS)
+
+.PHONY: soak
+soak: system-packages $(DEV)/.torch ## the same tests with every campaign at its large size: hours, for a nightly job
+	TEETOTAL_SOAK=1 $(DEV)/bin/pytest -n $(JOBS) --dist loadgroup --timeout 14400 $(ARGS)
 
 .PHONY: check
 check: $(DEV)/.torch ## the linters only: ruff, mypy, import-linter
@@ -56,7 +63,7 @@ ui: $(DEMO)/.ready ## the web interface, and the daemon behind it, on this machi
 	@$(DEMO)/bin/teetotal ui $(ARGS)
 
 .PHONY: snapshots
-snapshots: java-17 chromium $(DEV)/.torch ## rewrite the snapshots that tests compare with
+snapshots: system-packages $(DEV)/.torch ## rewrite the snapshots that tests compare with
 	$(DEV)/bin/pytest --snapshot-update $(ARGS)
 	@echo
 	@echo "Snapshots were rewritten. Read '$(DEV)/bin/teetotal snapshots review', then commit with a line for each:"
@@ -111,24 +118,24 @@ $(DEV)/.torch: $(DEV)/.ready
 	@$(DEV)/bin/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	@touch $@
 
-.PHONY: java-17
-java-17:
-	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+# Java for Spark, a browser for the web interface and the report, a font that the pictures ask for by name.
+.PHONY: system-packages
+system-packages:
+	@missing=""; advice=""; \
+	java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
 	found="$$("$$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1 || true)"; \
 	if [ "$${found:-0}" -lt 17 ]; then \
-	    echo "The Spark tests need Java 17 or later; '$$java -version' says: $${found:-no Java found}." >&2; \
-	    echo "Install a JDK or JRE 17 (for example openjdk-17-jre-headless), or set JAVA_HOME." >&2; exit 1; \
-	fi
-
-# The font of the pictures is asked for by name; the interface brings its own.
-.PHONY: chromium
-chromium:
-	@for name in chromium chromium-browser google-chrome; do command -v "$$name" >/dev/null && exit 0; done; \
+	    missing="default-jre-headless"; advice="Java 17 or later (found: $${found:-none}; JAVA_HOME may name one)"; \
+	fi; \
+	if ! { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null; then \
+	    missing="$$missing chromium fonts-dejavu-core"; advice="$${advice:+$$advice and }chromium or google-chrome"; \
+	fi; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo "installing chromium, for the tests of the web interface"; \
+	    echo "installing $$missing, for the tests of Spark and of the web interface"; \
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-	        apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
+	        apt-get install -qq -y --no-install-recommends $$missing >/dev/null; \
 	else \
-	    echo "The tests of the web interface need a browser: chromium, chromium-browser or google-chrome." >&2; \
-	    echo "Install one (on Debian: apt-get install chromium fonts-dejavu-core)." >&2; exit 1; \
+	    echo "The tests need $$advice. Install it (on Debian and Ubuntu: apt-get install $$missing), then run again." >&2; \
+	    exit 1; \
 	fi

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from assets import relations
+from assets.backends import LOCK, list_column_differences
 from assets.rules import Check, Must, Rule, rules, shown
 from lake.connections import all_cores
 from lake.errors import ContractBroken, SourceUnavailable
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from great_expectations.core import ExpectationSuiteValidationResult
-
-    from assets.duckdb_bench import DuckDBBench
-    from assets.suites import Bench
+    from assets.backends import Backend
+    from assets.duckdb_backend import DuckDBBackend
     from lake.cluster import Cluster
     from lake.store import Lake
     from lake.tables import Table
@@ -53,72 +52,89 @@ def checks(table: Table) -> tuple[Check, ...]:
 
 
 def hold(
-    lake: Lake, table: Table, run_ids: Sequence[str] | None, docs: Path | None = None, spark: Cluster | None = None
+    lake: Lake,
+    table: Table,
+    run_ids: Sequence[str] | None,
+    docs: Path | None = None,
+    spark: Cluster | None = None,
+    *,
+    is_documented: bool = False,
 ) -> list[Held]:
     """Hold all rows of some runs, or of the whole table, to every check, in the order of `checks`.
 
-    Rules are looked at on DuckDB, or on Spark where one is given; relations are queries of ours, always on DuckDB.
-    Great Expectations is imported here, when there is something to check: that takes seconds.
+    Rules are counted on DuckDB, or on Spark where one is given; relations are queries of ours, always on DuckDB.
+    Where a rule fails, or where `is_documented` says so, Great Expectations validates the same rows and writes a page
+    of the Data Docs. It is imported only then, because that takes seconds.
     """
-    from assets import suites
-
-    with suites.LOCK:
-        bench = _on_duckdb() if spark is None else _on_spark(spark)
+    with LOCK:
+        backend = _on_duckdb() if spark is None else _on_spark(spark)
         try:
-            columns = bench.look(lake, table, run_ids)
+            columns = backend.read(lake, table, run_ids)
         except ContractBroken as error:  # the log, or a data file, lacks a declared column
-            return _unreadable(table, error, bench.name)
-        promised = rules(table)
-        others = suites.differing(columns, promised[0].columns, promised[0].arguments)
+            return _unreadable(table, error, backend.name)
+        declared = rules(table)
+        others = list_column_differences(columns, declared[0])
         # Of columns that are others than declared, nothing else can be asked.
-        held = _kept(bench, table, promised[:1] if others else promised, run_ids, docs)
-        rows_count, page = held[0].rows_count, held[0].page
+        judged = declared[:1] if others else declared
+        counts = backend.count(judged)
+        violations = {declared[0].name: len(others), **counts.violations}
+        page = None
+        if docs is not None and (is_documented or any(violations.values())):
+            page = _document(backend, table, judged, run_ids, docs)
+        held = [_judge(backend, table, rule, counts.rows, violations[rule.name], page) for rule in judged]
         if others:
             held[0].samples.extend({"column": text} for text in others[:MOST_SAMPLES])
         else:
-            held += _related(bench, lake, table, run_ids, rows_count)
+            held += _related(backend, lake, table, run_ids, counts.rows)
     unjudged = checks(table)[len(held) :]
-    return held + [Held(check, False, rows_count, 0, bench.name, reason=_UNJUDGED, page=page) for check in unjudged]
+    return held + [Held(check, False, counts.rows, 0, backend.name, reason=_UNJUDGED, page=page) for check in unjudged]
 
 
 @cache
-def _on_duckdb() -> DuckDBBench:
-    """The one that the process keeps; hold `suites.LOCK` while it is in use."""
-    from assets.duckdb_bench import DuckDBBench
+def _on_duckdb() -> DuckDBBackend:
+    """The one that the process keeps; hold `LOCK` while it is in use."""
+    from assets.duckdb_backend import DuckDBBackend
 
-    return DuckDBBench(all_cores())
+    return DuckDBBackend(all_cores())
 
 
-def _on_spark(spark: Cluster) -> Bench:
+def _on_spark(spark: Cluster) -> Backend:
     session = spark.session()  # without pyspark, this says so
-    from assets.spark_bench import SparkBench
+    from assets.spark_backend import SparkBackend
 
-    return SparkBench(session)
+    return SparkBackend(session)
 
 
-def _kept(
-    bench: Bench, table: Table, judged: tuple[Rule, ...], run_ids: Sequence[str] | None, docs: Path | None
-) -> list[Held]:
-    """Run rules as a suite, and fetch samples of the rows that break one."""
+def _judge(backend: Backend, table: Table, rule: Rule, rows: int, count: int, page: Path | None) -> Held:
+    """What became of one rule, with samples of the rows that violate it."""
+    names = shown(table, rule) if count and rule.must is not Must.BE_DECLARED else ()
+    samples = backend.samples(rule, names, MOST_SAMPLES) if names else []
+    return Held(rule, count == 0, rows, count, backend.name, samples, page=page)
+
+
+def _document(
+    backend: Backend, table: Table, judged: Sequence[Rule], run_ids: Sequence[str] | None, docs: Path
+) -> Path:
+    """Have Great Expectations validate the rows, and write what it says as a page."""
     from assets import suites
 
-    result = bench.validate(suites.suite(table.full_name, judged))
-    counts = dict(_counts(table, result))
-    page = None if docs is None else _write(docs, table, run_ids, suites.page(result, _named(run_ids), bench.name))
-    held = []
-    for rule in judged:
-        rows_count, count = counts[rule.name]
-        names = shown(table, rule) if count and rule.must is not Must.BE_DECLARED else ()
-        samples = bench.samples(rule, names, MOST_SAMPLES) if names else []
-        held.append(Held(rule, count == 0, rows_count, count, bench.name, samples, page=page))
-    return held
+    result = suites.validate_table(backend, table, judged)
+    failed = next((each for each in result.results if "unexpected_count" not in each.result), None)
+    if failed is not None:
+        raise SourceUnavailable(
+            f"{table.full_name} could not be checked: {_first_line(failed.exception_info)}",
+            "a file of the lake could not be read; if the lake has just changed, check again",
+        )
+    return _write(docs, table, run_ids, suites.render_page(result, _named(run_ids), backend.name))
 
 
-def _related(bench: Bench, lake: Lake, table: Table, run_ids: Sequence[str] | None, rows_count: int) -> Iterator[Held]:
+def _related(
+    backend: Backend, lake: Lake, table: Table, run_ids: Sequence[str] | None, rows_count: int
+) -> Iterator[Held]:
     """Ask how the rows relate to other tables, of a DuckDB that shows them too."""
     asked, related = _on_duckdb(), relations.of(table)
-    if related and bench is not asked:
-        asked.look(lake, table, run_ids)
+    if related and backend is not asked:
+        asked.read(lake, table, run_ids)
     for relation in related:
         count, samples = relations.broken(asked.connection, lake, relation, run_ids)
         yield Held(relation, count == 0, rows_count, count, asked.name, samples)
@@ -131,18 +147,6 @@ def _unreadable(table: Table, error: ContractBroken, engine: str) -> list[Held]:
         Held(first, is_held=False, rows_count=0, broken_count=1, engine=engine, reason=error.what),
         *(Held(check, is_held=False, rows_count=0, broken_count=0, engine=engine, reason=_UNJUDGED) for check in rest),
     ]
-
-
-def _counts(table: Table, result: ExpectationSuiteValidationResult) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Of each rule, how many rows there were and how many broke it; one that could not be asked is an error."""
-    for each in result.results:
-        if "unexpected_count" not in each.result:
-            raise SourceUnavailable(
-                f"{table.full_name} could not be checked: {_first_line(each.exception_info)}",
-                "a file of the lake could not be read; if the lake has just changed, check again",
-            )
-        meta = each.expectation_config.meta if each.expectation_config else {}
-        yield meta["rule"], (each.result["element_count"], each.result["unexpected_count"])
 
 
 def _first_line(told: Any) -> str:

@@ -13,15 +13,13 @@ from assets.workplace import Onlooker, Workplace
 from lake.attestation_keys import loaded
 from lake.landing_zone import LandingZone
 from lake.store import Lake
-from pipelines.jobs import CATCH_UP, COMPARE, INGEST, console, executor, maintenance
-from pipelines.landing_sensor import landing_sensor
-from pipelines.schedules import maintenance_schedule, nightly
+from pipelines.jobs import CATCH_UP, COMPARE, INGEST, console, data_docs, executor, maintenance
+from pipelines.landing_sensor import build_landing_sensor
+from pipelines.schedules import data_docs_schedule, maintenance_schedule, nightly
 from pipelines.settings import settings
 
 if TYPE_CHECKING:
     from pipelines.settings import Settings
-
-_AUTOMATION_SECONDS = 15
 
 
 def workplace(chosen: Settings, onlooker: Onlooker | None = None) -> Workplace:
@@ -42,14 +40,14 @@ def build(chosen: Settings, onlooker: Onlooker | None = None) -> dg.Definitions:
     """The definitions for one lake and one landing zone."""
     return dg.Definitions(
         assets=[landing_spec(), training_runs, comparisons],
-        jobs=[INGEST, COMPARE, CATCH_UP, maintenance],
-        schedules=[nightly, maintenance_schedule],
+        jobs=[INGEST, COMPARE, CATCH_UP, maintenance, data_docs],
+        schedules=[nightly, maintenance_schedule, data_docs_schedule],
         sensors=[
-            landing_sensor,
+            build_landing_sensor(chosen.sensor_seconds),
             dg.AutomationConditionSensorDefinition(
                 "automation",
                 target=dg.AssetSelection.all(),
-                minimum_interval_seconds=_AUTOMATION_SECONDS,
+                minimum_interval_seconds=chosen.sensor_seconds,
                 default_status=dg.DefaultSensorStatus.RUNNING,
             ),
         ],

@@ -7,6 +7,7 @@ import dagster as dg
 
 from assets.catalogue import TABLES
 from assets.comparisons import comparisons
+from assets.expectations import hold
 from assets.processes import tag
 from assets.specs import asset_key
 from assets.training_runs import POOL, training_runs
@@ -80,3 +81,26 @@ def tidy(context: dg.OpExecutionContext, config: Upkeep, workplace: dg.ResourceP
 def maintenance() -> None:
     """Tidy all tables."""
     tidy()
+
+
+@dg.op(pool=POOL)
+def write_data_docs(context: dg.OpExecutionContext, workplace: dg.ResourceParam[Workplace]) -> None:
+    """Have Great Expectations validate all rows of every table, and write a page for each."""
+    tag(context.instance, context.run.run_id)
+    spark = workplace.spark if workplace.checks == "spark" else None
+    failed = []
+    for table in TABLES.values():
+        results = hold(workplace.lake, table, None, workplace.docs, spark, is_documented=True)
+        failed += [f"{table.full_name}: {one.check.sentence}" for one in results if not one.is_held]
+    context.add_output_metadata({"tables": len(TABLES), "directory": str(workplace.docs), "failed": failed})
+    if failed:
+        raise dg.Failure(
+            f"{len(failed)} checks fail, among them {failed[0]}; {workplace.docs} has a page for each table",
+            allow_retries=False,
+        )
+
+
+@dg.job(description="Validate all tables with Great Expectations and write their Data Docs.")
+def data_docs() -> None:
+    """Write the Data Docs of all tables."""
+    write_data_docs()

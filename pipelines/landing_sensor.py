@@ -14,14 +14,18 @@ from pipelines.jobs import INGEST
 from pipelines.partitions import known, range_tags, stretches
 
 
-@dg.sensor(
-    name="landing_sensor",
-    job=INGEST,
-    minimum_interval_seconds=15,
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Launches runs that have landed or changed. Its cursor holds the mark of every run it has seen.",
-)
-def landing_sensor(
+def build_landing_sensor(interval_seconds: int) -> dg.SensorDefinition:
+    """The sensor, which looks at the landing zone at most once in so many seconds."""
+    return dg.sensor(
+        name="landing_sensor",
+        job=INGEST,
+        minimum_interval_seconds=interval_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Launches runs that have landed or changed. Its cursor holds the mark of every run it has seen.",
+    )(launch_landed_runs)
+
+
+def launch_landed_runs(
     context: dg.SensorEvaluationContext, workplace: dg.ResourceParam[Workplace]
 ) -> dg.SensorResult | dg.SkipReason:
     """Compare the landing zone with what was seen at the last tick."""

@@ -9,7 +9,7 @@ from assets.making import up_to_date
 from assets.specs import asset_key
 from assets.training_runs import TABLES
 from assets.workplace import Workplace
-from pipelines.jobs import CATCH_UP, maintenance
+from pipelines.jobs import CATCH_UP, data_docs, maintenance
 from pipelines.partitions import known, range_tags, register, stretches
 
 
@@ -43,4 +43,13 @@ maintenance_schedule = dg.ScheduleDefinition(
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Checkpoints the logs of all tables and deletes files that no recent version holds.",
+)
+
+data_docs_schedule = dg.ScheduleDefinition(
+    name="data_docs",
+    job=data_docs,
+    cron_schedule="0 5 * * 0",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Every Sunday, has Great Expectations validate all tables and write their Data Docs.",
 )

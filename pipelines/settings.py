@@ -63,6 +63,8 @@ class Settings:
     spark: Cluster = field(default_factory=Cluster)
     # What looks at the rows when tables are held to their word.
     checks: str = "duckdb"
+    # How often sensors look for something new.
+    sensor_seconds: int = 15
 
 
 def settings(
@@ -89,6 +91,7 @@ def settings(
         attestation_keys=_path(known.get("TEETOTAL_ATTESTATION_KEYS")),
         spark=_spark(known, partial(site, str(place), str(zone), _path_of(keys))),
         checks=_checks(known),
+        sensor_seconds=_at_least_one(known, "TEETOTAL_SENSOR_SECONDS", Settings.sensor_seconds),
     )
 
 
@@ -110,9 +113,6 @@ def _spark(known: Mapping[str, str], reach: Callable[[], Site]) -> Cluster:
         raise ContractBroken(
             f"TEETOTAL_SPARK is {url!r}", "expected local[*], spark://host:port or sc://host:port (Spark Connect)"
         )
-    parts = known.get("TEETOTAL_SPARK_SHUFFLE_PARTITIONS", "").strip() or "8"
-    if not parts.isdecimal() or int(parts) < 1:
-        raise ContractBroken(f"TEETOTAL_SPARK_SHUFFLE_PARTITIONS is {parts!r}", "expected a whole number of at least 1")
     conf: dict[str, str] = {}
     for line in known.get("TEETOTAL_SPARK_CONF", "").split():
         name, equals, value = line.partition("=")
@@ -125,7 +125,7 @@ def _spark(known: Mapping[str, str], reach: Callable[[], Site]) -> Cluster:
     return Cluster(
         url=url,
         executor_memory=known.get("TEETOTAL_SPARK_MEMORY") or None,
-        shuffle_partitions=int(parts),
+        shuffle_partitions=_at_least_one(known, "TEETOTAL_SPARK_SHUFFLE_PARTITIONS", 8),
         archive=known.get("TEETOTAL_SPARK_ARCHIVE") or None,
         python=known.get("TEETOTAL_SPARK_PYTHON") or known.get("PYSPARK_PYTHON") or None,
         conf=conf,
@@ -208,11 +208,15 @@ def _limits(known: Mapping[str, str]) -> Limits:
     """The limits, each overridable by `TEETOTAL_` and its name."""
     given: dict[str, int] = {"workers": os.cpu_count() or 1}
     for one in fields(Limits):
-        variable = f"TEETOTAL_{one.name.upper()}"
-        value = known.get(variable)
-        if value is None or not value.strip():
-            continue
-        if not value.strip().isdecimal() or int(value) < 1:
-            raise ContractBroken(f"{variable} is {value!r}", "expected a whole number of at least 1")
-        given[one.name] = int(value)
+        value = _at_least_one(known, f"TEETOTAL_{one.name.upper()}", 0)
+        if value:
+            given[one.name] = value
     return Limits(**given)
+
+
+def _at_least_one(known: Mapping[str, str], variable: str, default: int) -> int:
+    """A whole number from the environment, or the default where none is given."""
+    value = known.get(variable, "").strip()
+    if value and (not value.isdecimal() or int(value) < 1):
+        raise ContractBroken(f"{variable} is {value!r}", "expected a whole number of at least 1")
+    return int(value) if value else default

@@ -21,9 +21,9 @@ from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.spark import SparkEngine
 from lake.store import Lake
-from pipelines.demo import land_samples
-from tests.bringing import bring
 from tests.engines import started
+from tests.support.groups import assign_groups
+from tests.support.recorded_lake import has_changed, open_recorded_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,6 +44,11 @@ settings.register_profile(
     "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 settings.load_profile("repeatable")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say which tests share a process."""
+    assign_groups(items)
 
 
 # A file is read twice at most; a reader that goes round in circles is stopped here rather than by the clock.
@@ -148,13 +153,11 @@ def land_files(lake: Lake, zone: LandingZone) -> LandFiles:
 
 
 @pytest.fixture(scope="session")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def recorded() -> Iterator[Lake]:
     """A lake with all bundled recordings in it, from landing to gold; only to be read."""
-    home = tmp_path_factory.mktemp("recorded")
-    lake = Lake(Place.of(home / "lake"), KeyringFile(home / "keyring.json", is_made_on_first_use=True))
-    zone = LandingZone(Place.of(home / "landing"))
-    bring(lake, zone, land_samples(zone))
-    return lake
+    lake = open_recorded_lake()
+    yield lake
+    assert not has_changed(lake), f"a test wrote to {lake.place}, which all tests share"
 
 
 @pytest.fixture(scope="session")

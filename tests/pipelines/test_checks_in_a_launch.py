@@ -8,7 +8,8 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from assets.expectations import checks
+from assets.catalogue import TABLES as CATALOGUE
+from assets.expectations import rules
 from assets.specs import asset_key
 from assets.training_runs import OWN_TABLES, TABLES
 from bronze import source_files, trace_events
@@ -37,11 +38,8 @@ def test_every_promise_of_every_table_is_held_in_a_launch(orchestra: Orchestra) 
     ]
     assert declared.metadata["rows"].value == 12, "all rows of both runs"
     assert {evaluation.metadata["engine"].value for evaluation in evaluations} == {"duckdb"}
-    page = str(declared.metadata["data_docs"].value)
-    assert page.startswith("file://")
-    text = (orchestra.chosen.docs / "silver" / "spans" / "_several.html").read_text("utf-8")
-    spans = next(table for table in TABLES if table.full_name == "silver.spans")
-    assert all(rule.sentence.split(" ")[0] in text for rule in checks(spans)[:5])
+    assert "data_docs" not in declared.metadata, "a page is written where a check fails, and on the schedule"
+    assert not orchestra.chosen.docs.exists()
 
 
 def test_a_broken_promise_blocks_its_run_alone_and_says_why(orchestra: Orchestra) -> None:
@@ -59,11 +57,31 @@ def test_a_broken_promise_blocks_its_run_alone_and_says_why(orchestra: Orchestra
     assert ("bronze/trace_events", "key_is_unique") in failed
     told = failed["bronze/trace_events", "key_is_unique"].metadata
     assert told["runs"].value == ["ill"]
+    page = orchestra.chosen.docs / "bronze" / "trace_events" / "_several.html"
+    assert told["data_docs"].value == page.as_uri(), "Great Expectations validates what fails"
+    assert "no two rows have the same" in page.read_text("utf-8")
+    assert [path.name for path in orchestra.chosen.docs.rglob("*.html")] == ["_several.html"], "and nothing else"
     assert orchestra.versions("gold.time_breakdown").keys() == {"good"}
     assert orchestra.versions("silver.spans").keys() == {"good"}
     assert orchestra.events(result, dg.DagsterEventType.STEP_UP_FOR_RETRY) == []
     (failure,) = orchestra.events(result, dg.DagsterEventType.STEP_FAILURE)
     assert "bronze.trace_events breaks its word: no two rows have the same" in str(failure.step_failure_data.error)
+
+
+def test_the_data_docs_job_validates_every_table_and_fails_where_a_check_does(orchestra: Orchestra) -> None:
+    orchestra.land("off", 100, OFF)
+    orchestra.launch(["off"])
+    job = orchestra.definitions.resolve_job_def("data_docs")
+    assert job.execute_in_process(instance=orchestra.records).success
+    pages = {path.relative_to(orchestra.chosen.docs).as_posix() for path in orchestra.chosen.docs.rglob("*.html")}
+    assert pages == {f"{table.tier}/{table.name}/_all.html" for table in CATALOGUE.values()}
+    text = (orchestra.chosen.docs / "silver" / "spans" / "_all.html").read_text("utf-8")
+    assert "0 of 6 rows violate it" in text
+    assert all(rule.sentence.split(" ")[0] in text for rule in rules(CATALOGUE["silver.spans"]))
+    change(orchestra.workplace.lake, trace_events.TABLE, "off", lambda rows: pl.concat([rows, rows[:1]]))
+    result = job.execute_in_process(instance=orchestra.records, raise_on_error=False)
+    (failure,) = orchestra.events(result, dg.DagsterEventType.STEP_FAILURE)
+    assert "bronze.trace_events: no two rows have the same" in str(failure.step_failure_data.error)
 
 
 @pytest.mark.usefixtures("spark")

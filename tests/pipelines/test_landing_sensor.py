@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
-from pipelines.landing_sensor import landing_sensor
+from pipelines.landing_sensor import build_landing_sensor
 from pipelines.partitions import known
 from tests.bringing import bring
 from tests.small_runs import OFF, TEE, trace
@@ -31,7 +31,7 @@ class Ticking:
         """The first and the last run of each launch that the sensor asks for."""
         resources = {"workplace": self._orchestra.workplace}
         with dg.build_sensor_context(self._orchestra.records, cursor=self.cursor, resources=resources) as context:
-            result = landing_sensor(context)
+            result = build_landing_sensor(15)(context)
             cursor = context.cursor
         if isinstance(result, dg.SkipReason):
             self.cursor = cursor

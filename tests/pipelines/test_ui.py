@@ -47,7 +47,7 @@ _MANY = 1000
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> House:
     """A lake with a pair of runs in it."""
-    made = House(tmp_path_factory.mktemp("house"))
+    made = House(tmp_path_factory.mktemp("house"), TEETOTAL_SENSOR_SECONDS="1")
     for run_id in (PLAIN, TEE):
         made.land(run_id)
     assert [one.fault for one in run(made.settings, Watcher())] == [None, None]
@@ -69,7 +69,7 @@ def serving(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def context(serving: Serving) -> Iterator[BrowserContext]:
     """A headless browser that finds the server by paths alone."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    assert found, f"no browser: install one of {', '.join(BROWSERS)} (`make chromium`)"
+    assert found, f"no browser: install one of {', '.join(BROWSERS)} (`make system-packages`)"
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
     address = serving.told(r"^(http://127\.0\.0\.1:\d+) ")
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=found, args=FLAGS) as browser:

@@ -71,7 +71,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def browser() -> Iterator[Browser]:
     """A headless browser."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    assert found, f"no browser: install one of {', '.join(BROWSERS)} (`make chromium`)"
+    assert found, f"no browser: install one of {', '.join(BROWSERS)} (`make system-packages`)"
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=found, args=FLAGS) as launched:
         yield launched
