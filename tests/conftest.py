@@ -22,7 +22,7 @@ from lake.places import Place
 from lake.spark import SparkEngine
 from lake.store import Lake
 from tests.engines import started
-from tests.support.groups import assign_groups
+from tests.support.groups import PARTS, assign_groups
 from tests.support.recorded_lake import has_changed, open_recorded_lake
 
 if TYPE_CHECKING:
@@ -44,6 +44,12 @@ settings.register_profile(
     "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 settings.load_profile("repeatable")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marks of the parts of the suite."""
+    for name, meaning in PARTS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

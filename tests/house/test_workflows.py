@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.groups import PARTS
+
 ROOT = Path(__file__).parent.parent.parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PINNED = re.compile(r"[\w-]+/[\w./-]+@[0-9a-f]{40}")
@@ -91,3 +93,12 @@ def test_snapshots_and_their_gate_have_owners() -> None:
     owned = {line.split()[0] for line in lines if line and not line.startswith("#")}
     assert "__snapshots__/" in owned
     assert {name for name in owned - {"__snapshots__/"} if not (ROOT / name.strip("/")).exists()} == set()
+
+
+def test_the_jobs_of_both_hosts_run_every_part_of_the_suite_once() -> None:
+    everything = {*PARTS, f"not ({' or '.join(PARTS)})"}
+    github = read(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["test"]
+    assert set(github["strategy"]["matrix"]["part"]) == everything
+    gitlab = read(ROOT / ".gitlab-ci.yml")["test"]
+    assert set(gitlab["parallel"]["matrix"][0]["PART"]) == everything
+    assert github["steps"][-1]["run"] == gitlab["script"][-1] == "make test ARGS=\"-m '$PART'\""
