@@ -122,14 +122,19 @@ def test_ranks_in_folders_of_their_own_land_side_by_side(teetotal: Callable[...,
     ],
 )
 def test_wrong_usage_is_one_line_that_says_what_to_do(
-    places: list[str], traces: list[Path], words: tuple[str, ...], said: str
+    teetotal: Callable[..., Result], traces: list[Path], words: tuple[str, ...], said: str
 ) -> None:
-    typed = [str(traces[0]) if word == "TRACE" else word for word in words]
-    done = _typed(*places, *typed)
-    assert done.returncode == 2
+    done = teetotal(*(str(traces[0]) if word == "TRACE" else word for word in words))
+    assert done.exit_code == 2
     assert done.stderr.startswith("teetotal: ")
     assert done.stderr.count("\n") == 1
     assert said in done.stderr
+
+
+def test_a_process_of_its_own_says_the_same_and_exits_with_2(places: list[str]) -> None:
+    done = _typed(*places, "show", "bronze.trace_event")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "did you mean 'bronze.trace_events'?" in done.stderr
 
 
 def test_a_run_is_not_landed_twice_under_one_name(teetotal: Callable[..., Result], traces: list[Path]) -> None:
