@@ -17,6 +17,7 @@ from lake.keyring import KeyringFile, KeyringSecret, NoKeyring
 from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
+from pipelines.hosts import parse_authority
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,6 +66,8 @@ class Settings:
     checks: str = "duckdb"
     # How often sensors look for something new.
     sensor_seconds: int = 15
+    # Names beside those of loopback by which a browser may ask for the web interface: those of a proxy before it.
+    ui_hosts: tuple[str, ...] = ()
 
 
 def settings(
@@ -92,6 +95,7 @@ def settings(
         spark=_spark(known, partial(site, str(place), str(zone), _path_of(keys))),
         checks=_checks(known),
         sensor_seconds=_at_least_one(known, "TEETOTAL_SENSOR_SECONDS", Settings.sensor_seconds),
+        ui_hosts=_ui_hosts(known),
     )
 
 
@@ -140,6 +144,17 @@ def _checks(known: Mapping[str, str]) -> str:
     return chosen
 
 
+def _ui_hosts(known: Mapping[str, str]) -> tuple[str, ...]:
+    chosen = tuple(known.get("TEETOTAL_UI_HOSTS", "").split())
+    for host in chosen:
+        if parse_authority(host) is None:
+            raise ContractBroken(
+                f"TEETOTAL_UI_HOSTS holds {host!r}",
+                "expected lake.example.org or lake.example.org:8443, more than one with spaces between",
+            )
+    return chosen
+
+
 def _path(text: str | None) -> Path | None:
     return Path(text).expanduser().resolve() if text and text.strip() else None
 
@@ -152,6 +167,7 @@ def environment(chosen: Settings) -> dict[str, str]:
         "TEETOTAL_LAKE": str(chosen.lake),
         "TEETOTAL_LANDING": str(chosen.landing),
         "TEETOTAL_DOCS": str(chosen.docs),
+        "TEETOTAL_UI_HOSTS": " ".join(chosen.ui_hosts),
     }
     if isinstance(chosen.keyring, KeyringFile) and not chosen.keyring.is_made_on_first_use:
         named["TEETOTAL_KEYRING"] = str(chosen.keyring.path)

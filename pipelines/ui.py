@@ -57,9 +57,7 @@ def serve(chosen: Settings, port: int, tell: Callable[[str], None], *, only: str
         children.start("code server", "dagster", "api", "grpc", "-s", str(code), "-m", _MODULE, *_QUIET)
         children.wait(lambda: _answers(code), "the code server", is_told)
         if "web server" in wanted:
-            children.start(
-                "web server", "dagster_webserver", "-h", _HOST, "-p", str(port), "-w", str(workspace), *_QUIET
-            )
+            children.start("web server", "pipelines.web_server", "--port", str(port), "--workspace", str(workspace))
         if "daemon" in wanted:
             children.start("daemon", "dagster._daemon", "run", "-w", str(workspace), *_QUIET)
         address = f"http://{_HOST}:{port}"

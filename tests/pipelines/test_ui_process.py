@@ -34,7 +34,7 @@ def test_a_child_that_dies_ends_the_whole_with_an_error(tmp_path: Path) -> None:
     with Serving(house, tmp_path / "log", "--only", "server") as serving:
         serving.told(r"^(http://127\.0\.0\.1:\d+) ")
         children = psutil.Process(serving.process.pid).children()
-        (web,) = [child for child in children if "dagster_webserver" in child.cmdline()]
+        (web,) = [child for child in children if "pipelines.web_server" in child.cmdline()]
         web.kill()
         assert serving.process.wait(60) == 1
     assert "teetotal: the web server ended with status -9" in serving.said()
