@@ -54,7 +54,7 @@ class RequestGuard:
         except Refusal as refusal:
             LOG.warning("refused %s %s: %s", method, quote(scope["path"]), refusal.reason)
             if scope["type"] == "websocket":
-                # The server answers 403. No page can read what the answer says, and uvicorn logs a fault if it has a body.
+                # The server answers 403. No page could read a sentence in it, and uvicorn would log an error.
                 await send({"type": "websocket.close", "code": 1008, "reason": refusal.reason})
             else:
                 await PlainTextResponse(f"{refusal.reason}\n", refusal.status)(scope, receive, send)

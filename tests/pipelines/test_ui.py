@@ -21,6 +21,7 @@ from gold import attested_runs, toll_breakdown
 from lake.identity import MANIFEST
 from pipelines.progress import Watcher
 from pipelines.run import run
+from tests.pipelines.foreign_page import ATTEMPTS, TRY_ALL, serve_elsewhere
 from tests.serving import ROOT, House, Serving, eventually
 from tests.tampered import change
 
@@ -252,3 +253,17 @@ def test_a_check_that_fails_is_seen_with_its_reason(page: Page, house: House) ->
     page.screenshot(path=ARTEFACTS / "failed_check.png")
     page.get_by_role("row").filter(has_text="runs").last.get_by_text("[Show JSON]").click()
     expect(page.get_by_text(f'"{TEE}"').first).to_be_visible()
+
+
+def test_a_page_of_another_website_has_the_interface_do_nothing(
+    page: Page, serving: Serving, records: dg.DagsterInstance
+) -> None:
+    target = serving.told(r"^(http://127\.0\.0\.1:\d+) ")
+    with serve_elsewhere() as foreign:
+        page.goto(foreign)
+        is_opened = page.evaluate(TRY_ALL, target)
+        # All of them reached the server, and none was stopped by the browser alone.
+        eventually(lambda: serving.said().count("refused ") >= len(ATTEMPTS), "every attempt is in the log", 30)
+    assert serving.said().count("refused ") == len(ATTEMPTS), serving.said()
+    assert not is_opened
+    assert not [key for key in records.event_log_storage.get_concurrency_keys() if key.startswith("foreign-")]
