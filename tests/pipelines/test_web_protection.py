@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
+from playwright.sync_api import expect, sync_playwright
 from websockets.exceptions import InvalidStatus
 
 from lake.errors import ContractBroken
 from pipelines.settings import settings
+from tests.pipelines.test_ui import BROWSERS, FLAGS, PATIENCE_MS
+from tests.pipelines.web_proxy import NAME, PASSWORD, USER, Proxy, as_authorization, serve_proxy
 from tests.pipelines.web_requests import JSON, Site, as_body, as_mutation, as_path, serve
 
 if TYPE_CHECKING:
@@ -19,7 +23,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOREIGN = "http://foreign.example"
-PUBLIC, PUBLIC_PORT = "lake.example.org", "store.example.org:8443"
+PUBLIC, PUBLIC_PORT = NAME, "store.example.org:8443"
+OPEN_WEBSOCKET = """(address) => new Promise((resolve) => {
+  const socket = new WebSocket(address, 'graphql-ws');
+  socket.onopen = () => resolve('open');
+  socket.onerror = () => resolve('refused');
+})"""
 QUERY = "query Version { version }"
 # Looks like a subscription where a stream is opened, and like a mutation where its first event is executed.
 DISGUISED = """mutation {
@@ -256,6 +265,49 @@ def test_a_refusal_is_one_line_in_the_log_whatever_was_sent(site: Site, caplog: 
     assert posted.startswith("refused POST '/a\\nb\\x1b': Origin 'http://xyyy")
     assert len(posted) < 500
     assert read == "refused GET /graphql: a GET may hold queries only: send mutations by POST"
+
+
+# -- behind the proxy of docs/nginx.conf ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def proxy(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """A real nginx before the server, with the example's text."""
+    with serve_proxy(tmp_path_factory.mktemp("nginx"), site.host) as served:
+        yield served
+
+
+@pytest.mark.parametrize("authorization", ["", as_authorization("wrong")])
+def test_without_the_password_the_proxy_passes_nothing_on(proxy: Proxy, authorization: str) -> None:
+    assert proxy.send("GET", "/server_info", {"Authorization": authorization}) == 401
+
+
+def test_through_the_proxy_its_own_pages_may_change_something(site: Site, proxy: Proxy, key: str) -> None:
+    headers = {"Content-Type": JSON, "Origin": proxy.origin, "Sec-Fetch-Site": "same-origin"}
+    assert proxy.send("POST", "/graphql", headers, as_body(key)) == 200
+    assert site.is_changed(key)
+
+
+def test_a_browser_that_knows_the_password_does_nothing_for_another_website(site: Site, proxy: Proxy, key: str) -> None:
+    assert proxy.send("POST", "/graphql", {"Content-Type": JSON, "Origin": FOREIGN}, as_body(key)) == 403
+    assert proxy.send("GET", as_path(as_mutation(key)), {}) == 403
+    assert not site.is_changed(key)
+
+
+def test_the_proxy_serves_no_other_name(proxy: Proxy) -> None:
+    assert proxy.send("GET", "/server_info", {"Host": "foreign.example"}) == 421
+    assert proxy.send("GET", "/server_info", {}) == 200
+
+
+def test_a_browser_shows_the_interface_through_the_proxy_and_opens_its_websocket(proxy: Proxy) -> None:
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    assert found, f"no browser: install one of {', '.join(BROWSERS)} (`make chromium`)"
+    flags = [*FLAGS, f"--host-resolver-rules=MAP {NAME} 127.0.0.1"]
+    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=found, args=flags) as browser:
+        page = browser.new_page(ignore_https_errors=True, http_credentials={"username": USER, "password": PASSWORD})
+        page.goto(f"{proxy.origin}/runs")
+        expect(page.get_by_text("You have not launched any runs yet")).to_be_visible(timeout=PATIENCE_MS)
+        assert page.evaluate(OPEN_WEBSOCKET, f"{proxy.origin.replace('http', 'ws')}/graphql") == "open"
 
 
 # -- the setting ---------------------------------------------------------------------------------------------------

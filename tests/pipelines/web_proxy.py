@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import http.client
 import shutil
 import socket
+import ssl
 import subprocess
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.serving import ROOT, eventually
@@ -33,9 +37,42 @@ http {
 """
 
 
+@dataclass(frozen=True)
+class Proxy:
+    """An nginx at work."""
+
+    port: int
+
+    @property
+    def origin(self) -> str:
+        return f"https://{NAME}:{self.port}"
+
+    def send(self, method: str, path: str, headers: dict[str, str], body: str | None = None) -> int:
+        """Send a request as a browser would that was given the password; give the status."""
+        own = {"Host": f"{NAME}:{self.port}", "Authorization": as_authorization(PASSWORD)}
+        with contextlib.closing(
+            http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=trust_anybody())
+        ) as connection:
+            connection.request(method, path, body, own | headers)
+            return connection.getresponse().status
+
+
+def as_authorization(password: str) -> str:
+    """What a browser sends when a person has typed a password."""
+    return "Basic " + base64.b64encode(f"{USER}:{password}".encode()).decode()
+
+
+def trust_anybody() -> ssl.SSLContext:
+    """TLS without a look at the certificate, which is nobody's but the test's."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 @contextlib.contextmanager
-def serve_proxy(directory: Path, behind: str) -> Iterator[int]:
-    """Run nginx as the example says, before the server at this host and port; give the port."""
+def serve_proxy(directory: Path, behind: str) -> Iterator[Proxy]:
+    """Run nginx as the example says, before the server at this host and port."""
     _write_secrets(directory)
     port = _find_free_port()
     text = _EXAMPLE.read_text("utf-8")
@@ -63,7 +100,7 @@ def serve_proxy(directory: Path, behind: str) -> Iterator[int]:
                     return probe.connect_ex(("127.0.0.1", port)) == 0
 
             eventually(answers, "nginx answers", 30)
-            yield port
+            yield Proxy(port)
         finally:
             nginx.terminate()
 
