@@ -15,8 +15,10 @@ class Authority(NamedTuple):
     port: str | None
 
 
+# Where the web server listens.
+HOST = "127.0.0.1"
 # Whatever their port: the near end of an SSH tunnel may have another, and no website is named like this.
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+LOOPBACK = (HOST, "localhost", "[::1]")
 
 
 def parse_authority(text: str) -> Authority | None:

@@ -48,12 +48,16 @@ class RequestGuard:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        method = scope.get("method", "WebSocket")
+        is_websocket = scope["type"] == "websocket"
         try:
-            self._require_own_request(method, Headers(scope=scope))
+            headers = Headers(scope=scope)
+            self._require_own_name(headers)
+            if not is_websocket:  # for one a browser always names the origin, which is enough
+                _require_own_request(scope["method"], headers)
         except Refusal as refusal:
-            LOG.warning("refused %s %s: %s", method, quote(scope["path"]), refusal.reason)
-            if scope["type"] == "websocket":
+            asked = "WebSocket" if is_websocket else scope["method"]
+            LOG.warning("refused %s %s: %s", asked, quote(scope["path"]), refusal.reason)
+            if is_websocket:
                 # The server answers 403. No page could read a sentence in it, and uvicorn would log an error.
                 await send({"type": "websocket.close", "code": 1008, "reason": refusal.reason})
             else:
@@ -67,8 +71,8 @@ class RequestGuard:
 
         await self._app(scope, receive, send_with_headers)
 
-    def _require_own_request(self, method: str, headers: Headers) -> None:
-        """Refuse what another website may have caused. What is no browser sends neither Origin nor Sec-Fetch-Site."""
+    def _require_own_name(self, headers: Headers) -> None:
+        """Refuse a name that is not ours, and a page that has another name than it asked for."""
         host = _get_one(headers, "Host") or ""
         own = parse_authority(host)
         if own is None or not (own.name in LOOPBACK or {own, Authority(own.name, None)} & self._hosts):
@@ -78,14 +82,16 @@ class RequestGuard:
             raise Refusal(
                 403, f"Origin {quote(origin)} is not {quote(host)}: only the interface's own pages may ask for this"
             )
-        if method == "WebSocket":
-            return  # a browser always names the origin of one
-        site = _get_one(headers, "Sec-Fetch-Site")
-        if site not in (None, "same-origin", "none") and not _is_followed_link(method, headers):
-            raise Refusal(403, f"Sec-Fetch-Site is {quote(str(site))}: only the interface's own pages may ask for this")
-        if method not in _READING and not _is_json(headers):
-            # A page elsewhere may send a form or plain text unasked, but for this a browser asks the server first.
-            raise Refusal(403, f"{method} needs Content-Type: {_JSON}")
+
+
+def _require_own_request(method: str, headers: Headers) -> None:
+    """Refuse what another website may have caused; a client that is no browser sends no Sec-Fetch-Site."""
+    site = _get_one(headers, "Sec-Fetch-Site")
+    if site not in (None, "same-origin", "none") and not _is_followed_link(method, headers):
+        raise Refusal(403, f"Sec-Fetch-Site is {quote(str(site))}: only the interface's own pages may ask for this")
+    if method not in _READING and not _is_json(headers):
+        # A page elsewhere may send a form or plain text unasked, but for JSON a browser asks the server first.
+        raise Refusal(403, f"{method} needs Content-Type: {_JSON}")
 
 
 def _get_one(headers: Headers, name: str) -> str | None:

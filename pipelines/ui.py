@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self
 import yaml
 
 from lake.errors import ContractBroken, SourceUnavailable
+from pipelines.hosts import HOST
 from pipelines.instance import instance
 from pipelines.settings import environment
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from pipelines.settings import Settings
 
-_HOST = "127.0.0.1"
 _MODULE = "pipelines.definitions"
 _QUIET = ("--log-level", "warning")
 _PATIENCE_S = 180.0
@@ -60,7 +60,7 @@ def serve(chosen: Settings, port: int, tell: Callable[[str], None], *, only: str
             children.start("web server", "pipelines.web_server", "--port", str(port), "--workspace", str(workspace))
         if "daemon" in wanted:
             children.start("daemon", "dagster._daemon", "run", "-w", str(workspace), *_QUIET)
-        address = f"http://{_HOST}:{port}"
+        address = f"http://{HOST}:{port}"
         if "web server" in wanted:
             children.wait(lambda: _serves(address), address, is_told)
         if not is_told.is_set():
@@ -162,7 +162,7 @@ def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((_HOST, port))
+            probe.bind((HOST, port))
         except OSError:
             return False
     return True
@@ -170,6 +170,6 @@ def _is_free(port: int) -> bool:
 
 def _free_port() -> int:
     with socket.socket() as probe:
-        probe.bind((_HOST, 0))
+        probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port

@@ -18,6 +18,7 @@ from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
+from pipelines.hosts import HOST
 from pipelines.request_guard import LOG, RequestGuard
 from pipelines.settings import settings
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import JSONResponse
 
-HOST = "127.0.0.1"
 # What Dagster's own command sets, all of them its defaults.
 _POLL_MS = 2000
 _STATEMENT_TIMEOUT_MS = 15_000

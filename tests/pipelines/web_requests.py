@@ -16,7 +16,8 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from pipelines.web_server import HOST, GuardedWebserver
+from pipelines.hosts import HOST
+from pipelines.web_server import GuardedWebserver
 from tests.serving import eventually
 
 if TYPE_CHECKING:
