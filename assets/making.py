@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -67,6 +67,8 @@ def make(
     tables: Tables = TIERS,
 ) -> list[Made]:
     """Make a tier of some runs; a fresh one is only looked at unless `full`. In the order of the ids."""
+    if full:
+        workplace = replace(workplace, lake=workplace.lake.rewriting())
     found = set() if full else _fresh(workplace, tier, run_ids, tables[tier])
     stale = [run_id for run_id in run_ids if run_id not in found]
     large = _large(workplace, tier, stale)

@@ -6,6 +6,7 @@ The step tells of every partition by itself (docs/decisions/0010).
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import dagster as dg
@@ -85,6 +86,8 @@ class _Launch:
     """One launch: what was asked, and what failed so far."""
 
     def __init__(self, context: dg.AssetExecutionContext, config: Making, workplace: Workplace) -> None:
+        if config.full:
+            workplace = replace(workplace, lake=workplace.lake.rewriting())
         self._context = context
         self._workplace = workplace
         self._make = partial(make, workplace, engines=partial(engine, config.engine, workplace.spark), full=config.full)

@@ -1,4 +1,4 @@
-"""Whether a frame keeps to its declaration, and which partitions it falls into."""
+"""Whether a frame or a stored table keeps to its declaration, and which partitions it falls into."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import pyarrow.compute as pc
 from lake.errors import ContractBroken
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from lake.places import Place
     from lake.tables import Column, Table
 
 
@@ -80,3 +83,17 @@ def partitions(table: Table, rows: pa.Table) -> list[dict[str, Any]]:
 
 def matches(values: dict[str, Any]) -> pc.Expression:
     return reduce(and_, (pc.field(name) == value for name, value in values.items()))
+
+
+def check_columns(table: Table, handle: DeltaTable, place: Place) -> None:
+    """Refuse a stored table whose columns or partitions are not the declared ones."""
+    found = {field.name: str(field.type) for field in pa.schema(handle.schema().to_arrow())}
+    wanted = {field.name: str(field.type) for field in table.arrow_schema}
+    parted = handle.metadata().partition_columns
+    if found != wanted or parted != list(table.partition_by):
+        differing = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
+        differing = differing or [f"partitions {', '.join(parted)}"]
+        raise ContractBroken(
+            f"{table.full_name} in {place} was written with other columns: {', '.join(differing)}",
+            "it was made by another version: move that directory away and run `teetotal run --full`",
+        )

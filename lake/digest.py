@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 
 class _Column:
@@ -76,6 +77,12 @@ class ContentDigest:
     def hexdigest(self) -> str:
         """The digest of all rows added so far."""
         return hashlib.sha256(b"".join(column.digest() for column in self._columns)).hexdigest()
+
+
+def digest_file(path: Path) -> str:
+    """The digest of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def combine(parts: Iterable[str]) -> str:

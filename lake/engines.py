@@ -83,12 +83,12 @@ class PolarsEngine:
         What a plan uses twice Polars computes once and keeps whole, unless it is to be lean.
         """
         from polars import QueryOptFlags
-        from polars.exceptions import PolarsError
+        from polars.exceptions import PanicException, PolarsError
 
         plan, how = frame.to_native(), QueryOptFlags(comm_subplan_elim=not is_lean)
         try:
             return plan.collect(engine="in-memory" if is_small else "streaming", optimizations=how).to_arrow()
-        except PolarsError as error:
+        except (PolarsError, PanicException) as error:
             raise _broken(self.name, error) from error
 
     def each(self, plan: Plan, shares: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -147,11 +147,12 @@ class DuckDBEngine(PlannedAnew):
             raise _broken(self.name, error) from error
 
 
-def _broken(engine: str, error: Exception) -> ContractBroken:
+def _broken(engine: str, error: BaseException) -> ContractBroken:
     """What went wrong, without the engine's own text: that may quote values that are to be sealed."""
     return ContractBroken(
         f"{engine} could not compute this: {type(error).__name__}",
-        "try another engine with --engine; if both fail, it is a fault of teetotal: please report it",
+        "`teetotal verify` finds damaged data files; if there are none, try another engine with --engine; "
+        "if both fail, it is a fault of teetotal: please report it",
     )
 
 

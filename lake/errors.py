@@ -40,6 +40,10 @@ class SourceUnavailable(LakeError):
     is_transient = True
 
 
+class DataDamaged(LakeError):
+    """A data file is missing or not what it was when it was written: terminal until it is built again."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The hint that names the closest right spelling, or all of them where none is close."""
     names = sorted(known)

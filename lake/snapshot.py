@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from lake.datafiles import compare_sizes
 from lake.digest import combine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from deltalake import DeltaTable
 
+    from lake.places import Place
     from lake.tables import Table
 
 
@@ -37,14 +40,19 @@ class Snapshot:
 
     table: Table
     _handle: DeltaTable | None
+    _root: Place
+    # For a full rebuild: nothing counts as made.
+    _is_rebuilt: bool = False
 
     def is_made_from(self, run_id: str, made_from: str) -> bool:
         """Whether a run's partition was made from exactly these inputs by exactly this code."""
-        return self.mark(run_id) == mark_of(made_from)
+        return not self._is_rebuilt and self.mark(run_id) == mark_of(made_from)
 
     def has_seen(self, run_id: str, seen: str) -> bool:
         """Whether a run's partition was made when the landing directory bore exactly this mark."""
-        return self._handle is not None and self._handle.transaction_version(seen_id(run_id)) == mark_of(seen)
+        if self._handle is None or self._handle.transaction_version(seen_id(run_id)) != mark_of(seen):
+            return False
+        return not self.damages(run_id)
 
     @property
     def run_ids(self) -> list[str]:
@@ -75,8 +83,39 @@ class Snapshot:
         )
 
     def mark(self, run_id: str) -> int | None:
-        """What stands for the inputs that a run's partition was made from; none where it was never made."""
-        return None if self._handle is None else self._handle.transaction_version(run_id)
+        """What stands for the inputs that a run's partition was made from.
+
+        None where it was never made, or where a file of it is missing or truncated: it has to be made again.
+        """
+        if self._handle is None or self.damages(run_id):
+            return None
+        return self._handle.transaction_version(run_id)
+
+    def has_bytes(self, run_id: str, digests: Mapping[str, str]) -> bool | None:
+        """Whether these are the bytes of a run's data files as they were written; none where nobody wrote that down."""
+        mark = None if self._handle is None else self._handle.transaction_version(bytes_id(run_id))
+        return None if mark is None else mark == bytes_mark(digests)
+
+    def damages(self, run_id: str) -> dict[str, str]:
+        """The files of a run's partition that are missing or not as large as they were written, with the reason."""
+        mine = self.sizes.get(run_id, {})
+        if self._root.is_local:
+            return compare_sizes(self._root, mine)
+        return {path: reason for path, reason in self._remote_damages.items() if path in mine}
+
+    @cached_property
+    def _remote_damages(self) -> dict[str, str]:
+        return compare_sizes(self._root, {path: size for files in self.sizes.values() for path, size in files.items()})
+
+    @cached_property
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """The data files of each run with their sizes, as the log has them."""
+        found: dict[str, dict[str, int]] = {}
+        if self._handle is not None:
+            columns = ("partition.run_id", "path", "size_bytes")
+            for run_id, path, size in _actions(self._handle).select(columns).iter_rows():
+                found.setdefault(run_id, {})[path] = size
+        return found
 
     def index(self) -> dict[str, dict[str, str | None]]:
         """What the indexed columns say of every run, from the log alone."""
@@ -96,6 +135,16 @@ class Snapshot:
     def version(self) -> int | None:
         """The Delta version; none where the table does not exist yet."""
         return None if self._handle is None else self._handle.version()
+
+
+def bytes_id(run_id: str) -> str:
+    """The application id under which the digest of the bytes of a run's data files is kept."""
+    return f"{run_id}@bytes"  # no run id holds an @
+
+
+def bytes_mark(digests: Mapping[str, str]) -> int:
+    """What stands for the bytes of all data files of a partition, by their paths."""
+    return mark_of(combine(f"{label(path)} {sha256}" for path, sha256 in digests.items()))
 
 
 def seen_id(run_id: str) -> str:

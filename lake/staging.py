@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -17,21 +17,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
-from lake.digest import ContentDigest
+from lake.digest import ContentDigest, digest_file
 from lake.errors import ContractBroken, SourceUnavailable
 from lake.identity import slug
 from lake.places import reaching
 from lake.tables import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
+    from lake.durability import Disk
     from lake.places import Place
     from lake.tables import Column, Table
 
 _LOCK_PATIENCE_S = 600.0
 _ROW_GROUP_ROWS = 16_384
+# Arrow verifies them when it reads; Polars and DuckDB do not (docs/decisions/0016).
+PAGE_CHECKSUMS = True
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Staged:
     values: dict[str, str]
     rows: int
     bytes: int
+    # Of the file as it is written; the digest in its name is of its rows.
+    bytes_sha256: str
     stats: str
     spooled: Path | str
 
@@ -57,6 +62,7 @@ class Closed:
     sha256: str
     rows: int
     bytes: int
+    bytes_sha256: str
     stats: str
     # A path on the lake's own disk, or the key of an object that an executor has put into the store.
     spooled: Path | str
@@ -121,6 +127,7 @@ class Unit:
                 sha256=self._digest.hexdigest(),
                 rows=self._rows,
                 bytes=self._spool.stat().st_size,
+                bytes_sha256=digest_file(self._spool),
                 stats=_stats(self._spool, self._stage.table),
                 spooled=self._stage.hand_over(self._spool),
             )
@@ -204,6 +211,7 @@ class Stage:
                 values=named,
                 rows=closed.rows,
                 bytes=closed.bytes,
+                bytes_sha256=closed.bytes_sha256,
                 stats=closed.stats,
                 spooled=closed.spooled,
             )
@@ -219,12 +227,35 @@ class Stage:
         """The finished units, in the order of their names."""
         return sorted(self._units, key=lambda unit: unit.path)
 
-    def settle(self, unit: Staged) -> None:
-        """Move a finished file to its final name; equal content has equal names, so a repeat lands on itself."""
+    def has_other_bytes(self, unit: Staged) -> bool:
+        """Whether the file that has a unit's name is another one: damaged, or written by another version."""
         if unit.path in self._settled:
-            return
+            return False
+        if not self._place.is_local:
+            return True  # to fetch an object takes as long as to put it
+        with suppress(OSError):  # what cannot be read is replaced
+            root = self._place.child(*self.table.path.split("/"))
+            return digest_file(root.directory / unit.path) != unit.bytes_sha256
+        return True
+
+    def settle(self, units: Sequence[Staged], disk: Disk | None) -> None:
+        """Move finished files to their final names; equal content has equal names, so a repeat lands on itself.
+
+        On a local disk they and their directories are durable before anything can refer to them.
+        """
+        due = [unit for unit in units if unit.path not in self._settled]
         root = self._place.child(*self.table.path.split("/"))
-        if self._place.is_local:
+        if disk is not None:
+            disk.sync_files([Path(unit.spooled) for unit in due])
+        for unit in due:
+            self._move(unit, root)
+            self._settled.add(unit.path)
+        if disk is not None:
+            disk.sync_folders({(root.directory / unit.path).parent for unit in due})
+
+    @staticmethod
+    def _move(unit: Staged, root: Place) -> None:
+        if root.is_local:
             target = root.directory / unit.path
             target.parent.mkdir(parents=True, exist_ok=True)
             Path(unit.spooled).replace(target)
@@ -237,7 +268,6 @@ class Stage:
 
             obstore.put(root.store, unit.path, unit.spooled)
             unit.spooled.unlink()
-        self._settled.add(unit.path)
 
 
 def _check_value(column: Column, value: object, table: str) -> None:
@@ -278,6 +308,7 @@ def _writer(path: Path, table: Table) -> pq.ParquetWriter:
         write_statistics=[column.name for column in columns if column.name in (*table.key, *table.indexed)],
         column_encoding={c.name: "DELTA_BINARY_PACKED" for c in columns if c.kind in {Kind.INT32, Kind.INT64}},
         store_schema=False,
+        write_page_checksum=PAGE_CHECKSUMS,
     )
 
 

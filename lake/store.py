@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import random
-import tempfile
-import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
-from deltalake.transaction import RemoveAction
 
+from lake import commits
 from lake.annex import Annex
-from lake.contract import declared, matches, partitions
+from lake.contract import check_columns, declared, matches, partitions
+from lake.datafiles import compare_sizes, open_data_file, pick_paths
 from lake.datasets import dataset
 from lake.digest import combine
+from lake.durability import Disk
 from lake.errors import ContractBroken, SourceUnavailable
 from lake.identity import slug
+from lake.log_recovery import remove_leftovers, set_aside_cut_entries
 from lake.places import reaching
 from lake.sealing import TOKEN, seal, unseal
-from lake.snapshot import Snapshot, Written, held, label, mark_of, seen_id
-from lake.staging import Stage, Staged
+from lake.snapshot import Snapshot, Written, bytes_id, bytes_mark, held, label, mark_of, seen_id
+from lake.staging import Stage
 from lake.tables import Kind
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from lake.places import Place
     from lake.tables import Table
 
-_TRIES = 40
 _BATCH_ROWS = 65_536
 _PATTERNS = set("*?[]{}%#=")
 _CONFIGURATION = {"delta.checkpointInterval": "20"}
@@ -61,6 +60,21 @@ class Lake:
             )
         self.place = place
         self._keyring = keyring
+        self._disk = Disk(place.directory) if place.is_local else None
+        self._rewrites = False
+        self._skips_damaged = False
+
+    def rewriting(self) -> Lake:
+        """The same lake, for a full rebuild: nothing is up to date, and what is written is compared byte by byte."""
+        lake = copy(self)
+        lake._rewrites = True  # noqa: SLF001 - a copy of our own
+        return lake
+
+    def skipping_damaged(self) -> Lake:
+        """The same lake, for an overview: partitions with a missing or truncated file have no rows."""
+        lake = copy(self)
+        lake._skips_damaged = True  # noqa: SLF001 - a copy of our own
+        return lake
 
     # -- writing ------------------------------------------------------------------------------------------
 
@@ -98,22 +112,23 @@ class Lake:
         # One application id per run: a second writer of the same run conflicts, writers of other runs do not.
         marks = {stage.run_id: mark_of(made_from)}
         marks |= {} if seen is None else {seen_id(stage.run_id): mark_of(seen)}
-        for attempt in range(_TRIES):
+        for attempt in range(commits.TRIES):
             handle = self._open_or_create(stage.table)
-            actions, written = self._exchange(handle, stage)
+            actions, written, bytes_marks = self._exchange(handle, stage)
+            marks |= bytes_marks
             if not actions and all(handle.transaction_version(app) == mark for app, mark in marks.items()):
                 return written
             if seen is None and handle.transaction_version(seen_id(stage.run_id)) is not None:
                 marks[seen_id(stage.run_id)] = 0  # it is no longer what was seen then
             try:
                 return self._commit(handle, stage, actions, written, marks, {"made_from_sha256": made_from})
-            except _Outrun:
-                _wait(attempt)
-        raise _lost(stage.table, stage.run_id)
+            except commits.CommitConflict:
+                commits.wait_before_retry(attempt)
+        raise commits.too_many_conflicts(stage.table, stage.run_id)
 
     def reseal(self, table: Table, run_id: str) -> Written:
         """Seal a run's partition again with the active key: the same rows, made from and having seen the same."""
-        for attempt in range(_TRIES):
+        for attempt in range(commits.TRIES):
             with self.stage(table, run_id) as stage:
                 keyring, handle = self._keys(table), self._open_or_create(table)
                 for path, (_, values) in held(handle, table, [run_id]).items():
@@ -121,16 +136,16 @@ class Lake:
                     for batch in self._batches(table, path):
                         unit.write(unseal(table, batch, keyring, run_id))
                     unit.finish(**_typed(table, values))
-                actions, written = self._exchange(handle, stage)
+                actions, written, bytes_marks = self._exchange(handle, stage)
                 if not actions:
                     return written
                 # The log keeps every mark; this one is said again so that another writer of the run conflicts.
-                marks = {run_id: handle.transaction_version(run_id) or 0}
+                marks = {run_id: handle.transaction_version(run_id) or 0, **bytes_marks}
                 try:
                     return self._commit(handle, stage, actions, written, marks, {"sealed_with": keyring.active_id})
-                except _Outrun:  # the partition may be another by now: its rows are read again
-                    _wait(attempt)
-        raise _lost(table, run_id)
+                except commits.CommitConflict:  # the partition may be another by now: its rows are read again
+                    commits.wait_before_retry(attempt)
+        raise commits.too_many_conflicts(table, run_id)
 
     def tidy(self, table: Table, retention_hours: int) -> list[str]:
         """Write the log as one checkpoint and delete files that no version since then holds; gives their names.
@@ -143,6 +158,9 @@ class Lake:
             return []
         with reaching(f"{self.uri(table)} could not be tidied"):
             handle.create_checkpoint()
+            if self._disk is not None:
+                self._disk.sync_log(self.log(table), handle.version() - 1, handle.version())
+                remove_leftovers(self.log(table))
             handle.cleanup_metadata()
             # full: also what a killed writer left, which no version ever held.
             return sorted(handle.vacuum(retention_hours, dry_run=False, full=True))
@@ -151,7 +169,7 @@ class Lake:
 
     def snapshot(self, table: Table) -> Snapshot:
         """The table as it is now: one look at the log for any number of questions."""
-        return Snapshot(table, self._open(table))
+        return Snapshot(table, self._open(table), self.root(table), self._rewrites)
 
     def scan(self, table: Table, run_ids: Sequence[str] | None = None) -> pl.LazyFrame:
         """A Polars scan of the table, or of some runs of it; an absent table is an empty one."""
@@ -190,7 +208,7 @@ class Lake:
 
     def dataset(self, table: Table) -> Dataset:
         """The same rows for an engine that may open no file by itself."""
-        return dataset(table, self._open(table), self.place.child(*table.path.split("/")))
+        return dataset(table, self._paths(table, None), self.root(table))
 
     def batches(
         self, table: Table, run_id: str, columns: Sequence[str], **values: int | str
@@ -248,28 +266,40 @@ class Lake:
             )
         return self._keyring()
 
-    def _exchange(self, handle: DeltaTable, stage: Stage) -> tuple[list[Any], Written]:
-        """Move a stage's files to their names; give the actions that make them the partition, and what it will be."""
-        units = stage.units
+    def _exchange(self, handle: DeltaTable, stage: Stage) -> tuple[list[Any], Written, dict[str, int]]:
+        """Move a stage's files to their names.
+
+        Gives the actions that make them the partition, what it will be, and the mark of its bytes where they change.
+        """
+        units = {unit.path: unit for unit in stage.units}
         before = held(handle, stage.table, [stage.run_id])
-        wanted = {unit.path: unit for unit in units}
-        adds = [unit.add_action() for path, unit in wanted.items() if path not in before]
+        added = [unit for path, unit in units.items() if path not in before]
+        kept = {path: size for path, (size, _) in before.items() if path in units}
+        damaged = compare_sizes(self.root(stage.table), kept)
+        removes = [
+            commits.remove_file(path, size, values) for path, (size, values) in before.items() if path not in units
+        ]
+        # Where anything changes, the bytes of all files are known afterwards: those that stay are compared.
+        is_compared = bool(units) and bool(self._rewrites or added or removes or damaged)
+        repaired = [
+            units[path] for path in kept if path in damaged or (is_compared and stage.has_other_bytes(units[path]))
+        ]
         with reaching(f"{self.uri(stage.table)} could not be written to"):
-            for unit in units:
-                if unit.path not in before:
-                    stage.settle(unit)
-        removes = [_remove(path, size, values) for path, (size, values) in before.items() if path not in wanted]
+            stage.settle([*added, *repaired], self._disk)
+        # A version that writes other bytes for the same rows gives a file another size: the log must say so.
+        adds = [unit.add_action() for unit in (*added, *(u for u in repaired if u.bytes != kept[u.path]))]
         written = Written(
             table=stage.table.full_name,
             run_id=stage.run_id,
-            rows=sum(unit.rows for unit in units),
-            bytes=sum(unit.bytes for unit in units),
+            rows=sum(unit.rows for unit in units.values()),
+            bytes=sum(unit.bytes for unit in units.values()),
             files=len(units),
-            content_sha256=_content(units),
+            content_sha256=combine(map(label, units)),
             version=handle.version(),
-            is_changed=bool(adds or removes),
+            is_changed=bool(added or removes or repaired),
         )
-        return [*removes, *adds], written
+        mark = bytes_mark({path: unit.bytes_sha256 for path, unit in units.items()})
+        return [*removes, *adds], written, {bytes_id(stage.run_id): mark} if is_compared else {}
 
     def _commit(
         self,
@@ -285,53 +315,52 @@ class Lake:
             custom_metadata={f"teetotal.{name}": note for name, note in notes.items()},
             app_transactions=[Transaction(app, mark) for app, mark in marks.items()],
         )
+        before = handle.version()
         with reaching(f"{self.uri(stage.table)} could not be committed to"):
-            _commit(handle, actions, stage.table, properties)
-        handle.update_incremental()
+            commits.commit_actions(handle, actions, stage.table, properties)
+            handle.update_incremental()
+            if self._disk is not None:
+                self._disk.sync_log(self.log(stage.table), before, handle.version())
         return replace(written, version=handle.version())
 
     def _batches(self, table: Table, path: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of one data file as they are stored, some at a time; a remote file is fetched first."""
-        root = self.place.child(*table.path.split("/"))
-        with reaching(f"{self.uri(table)}/{path} could not be read"), ExitStack() as exits:
-            source: Path | IO[bytes]
-            if root.is_local:
-                source = root.directory / path
-            else:
-                import obstore
-
-                source = exits.enter_context(tempfile.TemporaryFile(prefix="teetotal-"))
-                for chunk in obstore.get(root.store, path):
-                    source.write(chunk)
-            yield from exits.enter_context(pq.ParquetFile(source)).iter_batches(_BATCH_ROWS, columns=columns)
+        """The rows of one data file as they are stored, some at a time."""
+        with open_data_file(table, self.root(table), path) as (_, file):
+            yield from file.iter_batches(_BATCH_ROWS, columns=columns)
 
     def files(self, table: Table, run_ids: Sequence[str] | None) -> list[str]:
         """The data files of some runs, or of all, as the table is now."""
-        wanted = None if run_ids is None else {slug(run_id) for run_id in run_ids}
-        handle = self._open(table)
-        files = {} if handle is None else held(handle, table, wanted)
-        return sorted(f"{self.uri(table)}/{path}" for path in files)
+        return [f"{self.uri(table)}/{path}" for path in self._paths(table, run_ids)]
+
+    def _paths(self, table: Table, run_ids: Sequence[str] | None) -> list[str]:
+        """The same below the table's own path."""
+        found = self.snapshot(table).sizes
+        wanted = found if run_ids is None else {slug(run_id) for run_id in run_ids}
+        sizes = {path: size for run_id, files in found.items() if run_id in wanted for path, size in files.items()}
+        return pick_paths(table, self.root(table), sizes, skips_damaged=self._skips_damaged)
 
     def uri(self, table: Table) -> str:
         """Where the table lies."""
-        return str(self.place.child(*table.path.split("/")))
+        return str(self.root(table))
+
+    def log(self, table: Table) -> Path:
+        """The directory of a local table's log."""
+        return self.root(table).directory / "_delta_log"
+
+    def root(self, table: Table) -> Place:
+        """The place of a table."""
+        return self.place.child(*table.path.split("/"))
 
     def _open(self, table: Table) -> DeltaTable | None:
         with reaching(f"{self.uri(table)} did not answer"):
+            if self.place.is_local:
+                aside = self.place.directory / "_staging" / table.full_name / "unreadable"
+                set_aside_cut_entries(self.log(table), aside, table.full_name)
             try:
                 handle = DeltaTable(self.uri(table), storage_options=dict(self.place.options) or None)
             except TableNotFoundError:
                 return None
-        found = {field.name: str(field.type) for field in pa.schema(handle.schema().to_arrow())}
-        declared = {field.name: str(field.type) for field in table.arrow_schema}
-        parted = handle.metadata().partition_columns
-        if found != declared or parted != list(table.partition_by):
-            differing = sorted(name for name in {*found, *declared} if found.get(name) != declared.get(name))
-            differing = differing or [f"partitions {', '.join(parted)}"]
-            raise ContractBroken(
-                f"{table.full_name} in {self.place} was written with other columns: {', '.join(differing)}",
-                "it was made by another version: move that directory away and run `teetotal run --full`",
-            )
+        check_columns(table, handle, self.place)
         return handle
 
     def _open_or_create(self, table: Table) -> DeltaTable:
@@ -352,25 +381,12 @@ class Lake:
                 configuration=_CONFIGURATION,
                 storage_options=dict(self.place.options) or None,
             )
+            if self._disk is not None:
+                self._disk.sync_log(self.log(table), -1, 0)
         handle = self._open(table)
         if handle is None:
             raise SourceUnavailable(f"{self.uri(table)} could not be created", "check that the lake can be written to")
         return handle
-
-
-class _Outrun(Exception):
-    """Another writer committed first."""
-
-
-def _wait(attempt: int) -> None:
-    time.sleep(random.uniform(0, 0.02 * (attempt + 1)))  # noqa: S311 - jitter, not a secret
-
-
-def _lost(table: Table, run_id: str) -> SourceUnavailable:
-    return SourceUnavailable(
-        f"{table.full_name}, run {run_id}: {_TRIES} commits in a row lost to other writers",
-        "run it again when fewer writers are at work on this lake",
-    )
 
 
 def _as_it_is(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -381,20 +397,3 @@ def _typed(table: Table, values: dict[str, str | None]) -> dict[str, Any]:
     """The partition values inside a run's partition, of the kinds that are declared."""
     inner = {name: value for name, value in values.items() if name != "run_id"}
     return {name: value if table.column(name).kind is Kind.TEXT else int(value or 0) for name, value in inner.items()}
-
-
-def _commit(handle: DeltaTable, actions: list[Any], table: Table, properties: CommitProperties) -> None:
-    try:
-        handle.create_write_transaction(
-            actions, "append", handle.schema(), list(table.partition_by), commit_properties=properties
-        )
-    except CommitFailedError as error:
-        raise _Outrun from error
-
-
-def _remove(path: str, size: int, values: dict[str, str | None]) -> RemoveAction:
-    return RemoveAction(path, True, int(time.time() * 1000), size, values)
-
-
-def _content(units: Iterable[Staged]) -> str:
-    return combine(label(unit.path) for unit in units)

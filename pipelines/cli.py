@@ -13,6 +13,7 @@ from lake.errors import EvidenceRejected, LakeError
 from pipelines import opening
 from pipelines.key_commands import keys
 from pipelines.snapshot_commands import snapshots
+from pipelines.verify_command import verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +41,20 @@ class _Group(click.Group):
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output has seen enough
             ctx.exit(0)
+        except BaseException as error:
+            if not _is_of_a_reader(error):
+                raise
+            click.echo(
+                f"teetotal: the tables could not be read: {type(error).__name__} "
+                "(`teetotal verify` finds damaged data files; if there are none, please report it)",
+                err=True,
+            )
+            ctx.exit(_FAILED)
+
+
+def _is_of_a_reader(error: BaseException) -> bool:
+    """Whether an engine gave up on a file: told by its module, because to import every engine takes a second."""
+    return type(error).__module__.partition(".")[0] in {"polars", "pyo3_runtime", "duckdb", "_duckdb", "pyarrow"}
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -63,6 +78,7 @@ def main(ctx: click.Context, lake: str | None, landing: str | None, keyring: str
 
 main.add_command(keys)
 main.add_command(snapshots)
+main.add_command(verify)
 
 
 @main.command()

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 import dagster as dg
 
@@ -12,10 +13,12 @@ from assets.processes import tag
 from assets.specs import asset_key
 from assets.training_runs import POOL, training_runs
 from assets.workplace import Workplace
+from pipelines.verification import advise, format_damage, verify_lake
 
 _EITHER = dg.multi_or_in_process_executor
 # Delta keeps what a slow reader may still hold for a week.
 _RETENTION_HOURS = 168
+_DAMAGES_TOLD = 5
 
 
 @dg.executor(
@@ -63,23 +66,41 @@ class Upkeep(dg.Config):
     """What a launch may choose."""
 
     retention_hours: int = _RETENTION_HOURS
+    # Every data file, not only those that are due today.
+    verify_all: bool = False
 
 
 @dg.op(pool=POOL)
 def tidy(context: dg.OpExecutionContext, config: Upkeep, workplace: dg.ResourceParam[Workplace]) -> None:
-    """Checkpoint every table's log, and delete files that no version of the last week holds."""
+    """Checkpoint every table's log, delete files that no version of the last week holds, and verify some data files."""
     tag(context.instance, context.run.run_id)
     removed = 0
     for table in TABLES.values():
         files = workplace.lake.tidy(table, config.retention_hours)
         removed += len(files)
         context.log.info("%s: log checkpointed, %d files removed", table.full_name, len(files))
-    context.add_output_metadata({"files_removed": removed, "tables": len(TABLES)})
+    # Each day another sixteenth: a damaged file is found while its source and its backups are still there.
+    verified = verify_lake(workplace.lake, day=None if config.verify_all else datetime.now(UTC).date())
+    context.add_output_metadata(
+        {
+            "files_removed": removed,
+            "tables": len(TABLES),
+            "files_verified": verified.files,
+            "files_damaged": len(verified.damages),
+        }
+    )
+    if verified.damages:
+        told = [format_damage(damage) for damage in verified.damages]
+        raise dg.Failure(
+            f"{len(told)} damaged files: {'; '.join(told[:_DAMAGES_TOLD])}. {'; '.join(advise(verified.damages))}",
+            metadata={"damaged_files": dg.MetadataValue.json(told)},
+            allow_retries=False,
+        )
 
 
-@dg.job(description="Keep the lake small and quick to open.")
+@dg.job(description="Keep the lake small and quick to open, and verify a sixteenth of its data files.")
 def maintenance() -> None:
-    """Tidy all tables."""
+    """Tidy all tables, and verify some of their files."""
     tidy()
 
 

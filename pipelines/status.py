@@ -13,6 +13,7 @@ from gold import pairs
 from lake.attestation_keys import NO_KEYS, AttestationKeys
 from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST
+from pipelines.verification import find_damages, format_damage
 from silver import crossings, nonce_budgets, rule_counts
 from silver import runs as conformed
 from silver.patterns import PATTERNS, UNKNOWN_ON_GPU
@@ -47,6 +48,8 @@ class Status:
 def status(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEYS) -> Status:
     """Compare the landing zone with the lake; nothing is read that the lake knows already."""
     complete, incomplete = zone.run_ids()
+    damages = find_damages(lake)
+    lake = lake.skipping_damaged()
     fresh = up_to_date(lake, zone, complete, keys)
     landed = {row["run_id"]: row for row in lake.scan(runs.TABLE).collect().to_dicts()}
     meant = {row["run_id"]: row for row in lake.scan(conformed.TABLE).collect().to_dicts()}
@@ -67,6 +70,9 @@ def status(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEYS) -> St
         counts |= {name: f"{found[column]:,}" if found else "" for name, column in _FOUND.items()}
         lines.append({"run": run_id, "state": state, "regime": row.get("regime") or "", **counts})
         notes += [f"{run_id}: {text}" for text in (row.get("conflicts"), found.get("contradictions")) if text]
+    for damage in damages:
+        how = f"teetotal run {damage.run_id}" if damage.run_id in complete else "teetotal run --full"
+        notes.append(f"{format_damage(damage)}: `{how}` builds it again")
     notes += [f"{name}: not a run yet: {_RULE}" for name in incomplete]
     notes += _reasons(lake)
     notes += _rules(lake)

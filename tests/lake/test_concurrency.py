@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from lake import snapshot, staging, store
+from lake import commits, snapshot, staging, store
 from lake.errors import SourceUnavailable
 from tests.lake.processes import finish, release, start
 from tests.lake.specimens import FIRST, READINGS, SECOND, readings
@@ -107,7 +107,7 @@ def test_commits_that_are_lost_again_and_again_are_a_transient_error(
         rival.create_write_transaction([], "append", rival.schema(), ["run_id"], commit_properties=mark)
         return held(handle, table, run_id)
 
-    monkeypatch.setattr(store, "_TRIES", 3)
+    monkeypatch.setattr(commits, "TRIES", 3)
     monkeypatch.setattr(store, "held", overtaken)
     with pytest.raises(SourceUnavailable, match="3 commits in a row lost to other writers") as caught:
         lake.replace(READINGS, "a", readings(powers=[100.0]), SECOND)

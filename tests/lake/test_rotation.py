@@ -10,7 +10,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from assets.catalogue import TABLES
-from lake import store
+from lake import commits
 from lake.errors import ContractBroken, SourceUnavailable
 from lake.keyring import KeyringFile
 from lake.places import Place
@@ -149,7 +149,7 @@ def test_commits_that_are_lost_again_and_again_are_a_transient_error(
         rival.create_write_transaction([], "append", rival.schema(), list(VISITS.partition_by), commit_properties=mark)
         return exchange(self, handle, stage)
 
-    monkeypatch.setattr(store, "_TRIES", 3)
+    monkeypatch.setattr(commits, "TRIES", 3)
     monkeypatch.setattr(Lake, "_exchange", overtaken)
     with pytest.raises(SourceUnavailable, match="3 commits in a row lost to other writers"):
         lake.reseal(VISITS, "a")

@@ -1,0 +1,59 @@
+"""One commit to a Delta table: what it removes, how it is tried, and what it says when others were always first."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+from deltalake import PostCommitHookProperties
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import RemoveAction
+
+from lake.errors import SourceUnavailable
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
+
+    from lake.tables import Table
+
+TRIES = 40
+# Old entries are deleted by `Lake.tidy`, when the checkpoint that stands in for them is on the disk.
+_HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+
+
+class CommitConflict(Exception):
+    """Another writer committed first."""
+
+
+def commit_actions(handle: DeltaTable, actions: list[Any], table: Table, properties: CommitProperties) -> None:
+    """Add an entry to a table's log; a conflict is worth another try."""
+    try:
+        handle.create_write_transaction(
+            actions,
+            "append",
+            handle.schema(),
+            list(table.partition_by),
+            commit_properties=properties,
+            post_commithook_properties=_HOOKS,
+        )
+    except CommitFailedError as error:
+        raise CommitConflict from error
+
+
+def remove_file(path: str, size: int, values: dict[str, str | None]) -> RemoveAction:
+    """What the Delta log will say of a file that is no longer part of a table."""
+    return RemoveAction(path, True, int(time.time() * 1000), size, values)
+
+
+def wait_before_retry(attempt: int) -> None:
+    """Let other writers finish."""
+    time.sleep(random.uniform(0, 0.02 * (attempt + 1)))  # noqa: S311 - jitter, not a secret
+
+
+def too_many_conflicts(table: Table, run_id: str) -> SourceUnavailable:
+    """The error of a commit that never was first."""
+    return SourceUnavailable(
+        f"{table.full_name}, run {run_id}: {TRIES} commits in a row lost to other writers",
+        "run it again when fewer writers are at work on this lake",
+    )

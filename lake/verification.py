@@ -1,0 +1,99 @@
+"""Whether the data files of a table are what was written: a full look at their bytes and their rows.
+
+A data file is named by the content digest of its rows (`lake/digest.py`), so a full look needs nothing but the file.
+"""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from lake.datafiles import Damage, open_data_file
+from lake.digest import ContentDigest, digest_file
+from lake.errors import DataDamaged
+from lake.log_recovery import unreadable_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lake.snapshot import Snapshot
+    from lake.store import Lake
+    from lake.tables import Table
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+# Each holds a row group.
+_PARTITIONS_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a look at every data file of a table found."""
+
+    files: int
+    bytes: int
+    damages: list[Damage]
+
+
+def verify_table(
+    lake: Lake, table: Table, run_ids: Iterable[str] | None = None, is_due: Callable[[str], bool] = lambda _: True
+) -> Verified:
+    """Compare the data files of a table, or of some runs, with the log and with the digests in their names.
+
+    `is_due` picks partitions by their content digest. A log that cannot be read is told, and nothing else.
+    """
+    log = [
+        Damage(table.full_name, None, f"_delta_log/{name}", "is not readable")
+        for name in (unreadable_entries(lake.log(table)) if lake.place.is_local else [])
+    ]
+    if log:
+        return Verified(0, 0, log)
+    snapshot = lake.snapshot(table)
+    wanted = snapshot.sizes if run_ids is None else set(run_ids)
+    due = [name for name in snapshot.sizes if name in wanted and is_due(snapshot.content_sha256(name))]
+    with ThreadPoolExecutor(_PARTITIONS_AT_ONCE, thread_name_prefix="verify") as pool:
+        damages = [one for found in pool.map(partial(_verify_partition, lake, snapshot), due) for one in found]
+    sizes = [size for name in due for size in snapshot.sizes[name].values()]
+    return Verified(len(sizes), sum(sizes), damages)
+
+
+def _verify_partition(lake: Lake, snapshot: Snapshot, run_id: str) -> list[Damage]:
+    """What is wrong with the data files of one run's partition."""
+    table, paths = snapshot.table, snapshot.files(run_id)
+    wrong = snapshot.damages(run_id)
+    looks = {path: _look_at(lake, table, path) for path in paths if path not in wrong}
+    wrong |= {path: look.fault for path, look in looks.items() if look.fault is not None}
+    if not wrong and snapshot.has_bytes(run_id, {path: look.bytes_sha256 for path, look in looks.items()}) is False:
+        # The rows are right as Arrow reads them; another reader may see the other bytes otherwise.
+        others = "" if len(paths) == 1 else ", or another file of this partition has"
+        wrong = dict.fromkeys(paths, f"has other bytes than were written{others}")
+    return [Damage(table.full_name, run_id, path, reason) for path, reason in sorted(wrong.items())]
+
+
+@dataclass(frozen=True)
+class _Look:
+    bytes_sha256: str = ""
+    fault: str | None = None
+
+
+def _look_at(lake: Lake, table: Table, path: str) -> _Look:
+    """Read one data file whole: the digest of its bytes, and what is wrong with its rows."""
+    name = PurePosixPath(path).stem
+    if not _DIGEST.fullmatch(name):
+        return _Look(fault="was not written by teetotal: its name is no content digest")
+    try:
+        with open_data_file(table, lake.root(table), path) as (source, file):
+            if file.schema_arrow.remove_metadata() != table.file_schema:
+                return _Look(fault="has other columns than the table")
+            digest = ContentDigest(table.file_schema)
+            for group in range(file.metadata.num_row_groups):
+                for batch in file.read_row_group(group).to_batches():
+                    digest.update(batch)
+            if digest.hexdigest() != name:
+                return _Look(fault="holds other rows than its name says")
+            return _Look(digest_file(source))
+    except DataDamaged as error:
+        return _Look(fault=f"cannot be read ({type(error.__cause__).__name__})")
