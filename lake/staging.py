@@ -245,13 +245,14 @@ class Stage:
         """
         due = [unit for unit in units if unit.path not in self._settled]
         root = self._place.child(*self.table.path.split("/"))
-        if disk is not None:
-            disk.sync_files([Path(unit.spooled) for unit in due])
         for unit in due:
             self._move(unit, root)
             self._settled.add(unit.path)
         if disk is not None:
-            disk.sync_folders({(root.directory / unit.path).parent for unit in due})
+            # After the move: the journal of most file systems then takes the names to the disk with the content.
+            paths = [root.directory / unit.path for unit in due]
+            disk.sync_files(paths)
+            disk.sync_folders({path.parent for path in paths})
 
     @staticmethod
     def _move(unit: Staged, root: Place) -> None:

@@ -98,7 +98,7 @@ def tidy(context: dg.OpExecutionContext, config: Upkeep, workplace: dg.ResourceP
         )
 
 
-@dg.job(description="Keep the lake small and quick to open, and verify a sixteenth of its data files.")
+@dg.job(description="Keep the lake small and quick to open.")
 def maintenance() -> None:
     """Tidy all tables, and verify some of their files."""
     tidy()

@@ -17,6 +17,7 @@ from tests.lake.specimens import CELLS, FIRST, READINGS, SECOND, readings
 from tests.support.campaigns import pick_size
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from lake.tables import Table
@@ -38,18 +39,26 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-DAMAGES = {"deleted": lambda path: path.unlink(), "truncated": truncate, "emptied": lambda path: path.write_bytes(b"")}
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+DAMAGES = [delete, truncate, empty]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_partition_with_a_damaged_file_is_stale_and_replacing_it_by_the_same_rows_repairs_it(
-    lake: Lake, damage: str
+    lake: Lake, damage: Callable[[Path], None]
 ) -> None:
     lake.replace(READINGS, "a", ROWS, FIRST, seen=SECOND)
     lake.replace(READINGS, "b", readings("b"), FIRST, seen=SECOND)
     (path,) = data_files(lake)
     intact = path.read_bytes()
-    DAMAGES[damage](path)
+    damage(path)
     snapshot = lake.snapshot(READINGS)
     assert (snapshot.mark("a"), snapshot.has_seen("a", SECOND), snapshot.is_made_from("a", FIRST)) == (
         None,
@@ -65,11 +74,11 @@ def test_a_partition_with_a_damaged_file_is_stale_and_replacing_it_by_the_same_r
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_reading_a_damaged_file_says_which_one_and_what_to_do(lake: Lake, damage: str) -> None:
+def test_reading_a_damaged_file_says_which_one_and_what_to_do(lake: Lake, damage: Callable[[Path], None]) -> None:
     lake.replace(READINGS, "a", ROWS, FIRST)
     lake.replace(READINGS, "b", readings("b"), FIRST)
     (path,) = data_files(lake)
-    DAMAGES[damage](path)
+    damage(path)
     with pytest.raises(DataDamaged, match=path.name) as caught:
         lake.scan(READINGS)
     assert "run a: data file" in str(caught.value)

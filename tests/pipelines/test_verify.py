@@ -193,7 +193,8 @@ def test_maintenance_fails_and_says_why_when_a_file_that_is_due_is_damaged(orche
     result = job.execute_in_process(instance=orchestra.records, run_config=everything, raise_on_error=False)
     assert not result.success
     (failure,) = (event for event in result.all_node_events if event.is_step_failure)
-    told = str(failure.step_failure_data.user_failure_data.description)
+    said = failure.step_failure_data.user_failure_data
+    told = "" if said is None else str(said.description)
     assert told.startswith("1 damaged files: silver.spans, run a: ")
     assert told.endswith("next: teetotal run --full a")
 
