@@ -312,4 +312,4 @@ def test_power_cuts_lose_nothing_that_was_reported(tmp_path: Path) -> None:
             assert verify_table(lake, READINGS).damages == []
             lake.replace(READINGS, "next", readings("next"), FIRST)
         cut.unlink()
-    assert (lost, unusable) == (0, 0), f"of {cuts} power cuts"
+    assert (lost, unusable) == (0, 0), f"of {cuts} power cuts, {lost} lost a commit, {unusable} left no usable lake"
