@@ -8,7 +8,8 @@ from assets import events, gold
 from assets.checking import Checking, check_specs
 from assets.processes import tag
 from assets.specs import asset_spec, on_new_content, tables_of
-from assets.training_runs import POOL, RETRIES, retried_if_transient
+from assets.training_runs import RETRIES, retried_if_transient
+from assets.waiting import POOL
 from assets.workplace import Workplace
 from gold import published, scaling
 

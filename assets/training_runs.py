@@ -16,6 +16,7 @@ from assets.checking import Checking, check_specs
 from assets.making import TIERS, left_out, make, part
 from assets.processes import tag
 from assets.specs import asset_key, asset_spec, on_new_content, tables_of
+from assets.waiting import POOL
 from assets.workplace import Workplace
 from lake.engines import engine
 from lake.errors import ContractBroken, LakeError
@@ -24,8 +25,6 @@ from lake.errors import ContractBroken, LakeError
 _RUNS_AT_ONCE = 32
 _FAULTS_TOLD = 5
 RETRIES = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
-# Nobody else writes while one writes: two launches never meet in one partition.
-POOL = "lake_writer"
 # What becomes of a stop in the middle of DuckDB's work, whoever asked it.
 _STOPPED_QUERY = "Query interrupted"
 OWN_TABLES = tuple(table for tables in TIERS.values() for table in tables)

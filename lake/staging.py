@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 import tempfile
@@ -11,15 +10,16 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from lake.digest import ContentDigest, digest_file
-from lake.errors import ContractBroken, SourceUnavailable
+from lake.errors import ContractBroken
 from lake.identity import slug
+from lake.locks import hold_lock
 from lake.places import reaching
 from lake.tables import Kind
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from lake.places import Place
     from lake.tables import Column, Table
 
-_LOCK_PATIENCE_S = 600.0
 _ROW_GROUP_ROWS = 16_384
 # Arrow verifies them when it reads; Polars and DuckDB do not (docs/decisions/0016).
 PAGE_CHECKSUMS = True
@@ -164,8 +163,9 @@ class Stage:
                 self._spool = home / "spool" / self.run_id
                 for folder in (home / "locks", self._spool.parent):
                     folder.mkdir(parents=True, exist_ok=True)
-                lock = exits.enter_context((home / "locks" / self.run_id).open("w"))
-                _lock(lock, f"{self.table.full_name}, run {self.run_id}")
+                exits.enter_context(
+                    hold_lock(home / "locks" / self.run_id, f"{self.table.full_name}, run {self.run_id}")
+                )
                 shutil.rmtree(self._spool, ignore_errors=True)  # what a killed writer left
                 self._spool.mkdir()
                 exits.callback(shutil.rmtree, self._spool, ignore_errors=True)
@@ -277,20 +277,6 @@ def _check_value(column: Column, value: object, table: str) -> None:
     is_whole = isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
     if not (isinstance(value, str) if column.kind is Kind.TEXT else is_whole):
         raise ContractBroken(f"{table}.{column.name} is declared {column.kind}, the partition value is {value!r}")
-
-
-def _lock(file: IO[str], what: str) -> None:
-    """Wait for the partition's lock, which the kernel frees even when its holder is killed."""
-    deadline = time.monotonic() + _LOCK_PATIENCE_S
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise SourceUnavailable(f"{what} is being written by another process", "wait for it to end") from None
-            time.sleep(0.05)
-        else:
-            return
 
 
 def _writer(path: Path, table: Table) -> pq.ParquetWriter:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import yaml
 
-from assets.processes import PROCESS_TAG
+from assets.processes import fail_dead_launches
+from assets.waiting import POOL
 from lake.errors import ContractBroken, SourceUnavailable
+from lake.locks import hold_lock
+from lake.places import reaching
 from pipelines.settings import POSTGRES_URL
 
 if TYPE_CHECKING:
@@ -22,9 +23,29 @@ if TYPE_CHECKING:
 def instance(home: Home) -> dg.DagsterInstance:
     """Open the records; nobody else's are touched."""
     prepare(home)
-    opened = _on_server(home) if home.is_postgres else dg.DagsterInstance.from_config(str(home.directory))
-    _bury(opened)
+    # Dagster makes its tables on first use, and two that do so at once leave tables that nobody can open.
+    with (
+        reaching(f"{home.directory} could not be written to"),
+        hold_lock(home.directory / "setup.lock", f"{home.directory}, where Dagster keeps its records,"),
+    ):
+        opened = _on_server(home) if home.is_postgres else _in_files(home)
+    fail_dead_launches(opened, POOL)
     return opened
+
+
+def _in_files(home: Home) -> dg.DagsterInstance:
+    """The records in files; such as cannot be read are told with the way out."""
+    from alembic.util import CommandError
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        return dg.DagsterInstance.from_config(str(home.directory))
+    except (CommandError, DBAPIError) as error:
+        said = str(getattr(error, "orig", error)).partition("\n")[0]
+        raise ContractBroken(
+            f"Dagster's records in {home.directory} cannot be opened: {said}",
+            f"the lake is not affected: move {home.directory} away, and the next command makes new records",
+        ) from error
 
 
 def _on_server(home: Home) -> dg.DagsterInstance:
@@ -72,23 +93,3 @@ def _absolute(settings: Any, root: Path) -> Any:
         name: str(root / value) if name == "base_dir" and isinstance(value, str) else _absolute(value, root)
         for name, value in settings.items()
     }
-
-
-def _bury(opened: dg.DagsterInstance) -> None:
-    """Fail launches of commands that were killed: they would hold the writer's place for ever."""
-    for run in opened.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING])):
-        host, _, number = run.tags.get(PROCESS_TAG, "").partition("/")
-        if host != socket.gethostname() or not number.isdecimal() or _lives(int(number)):
-            continue
-        opened.report_run_failed(run, f"process {number} is gone; what it had committed stays")
-        opened.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-
-
-def _lives(number: int) -> bool:
-    try:
-        os.kill(number, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -1,17 +1,22 @@
 """What can be launched: runs through the tiers, everything, and the upkeep of the lake; in one process unless asked."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 import dagster as dg
+from dagster._core.execution.context.system import PlanOrchestrationContext
+from dagster._core.execution.plan.plan import ExecutionPlan
+from dagster._core.execution.retries import RetryMode
+from dagster._core.execution.step_dependency_config import StepDependencyConfig
 
 from assets.catalogue import TABLES
 from assets.comparisons import comparisons
 from assets.expectations import hold
-from assets.processes import tag
+from assets.processes import lock_launch, tag, tags_of
 from assets.specs import asset_key
-from assets.training_runs import POOL, training_runs
+from assets.training_runs import training_runs
+from assets.waiting import POOL
 from assets.workplace import Workplace
 from pipelines.verification import advise, format_damage, verify_lake
 
@@ -21,6 +26,28 @@ _RETENTION_HOURS = 168
 _DAMAGES_TOLD = 5
 
 
+class _LockedExecutor(dg.Executor):
+    """Executes as another does, with the launch's lock held: who waits for it can tell whether it lives."""
+
+    def __init__(self, inner: dg.Executor) -> None:
+        self._inner = inner
+
+    @property
+    def retries(self) -> RetryMode:
+        return self._inner.retries
+
+    @property
+    def step_dependency_config(self) -> StepDependencyConfig:
+        return self._inner.step_dependency_config
+
+    def execute(
+        self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
+    ) -> Iterator[dg.DagsterEvent]:
+        with lock_launch(plan_context.instance, plan_context.run_id):
+            plan_context.instance.add_run_tags(plan_context.run_id, tags_of(plan_context.run_id))
+            yield from self._inner.execute(plan_context, execution_plan)
+
+
 @dg.executor(
     name="in_process_or_multiprocess",
     config_schema=dg.Field(_EITHER.config_schema.config_type, default_value={"in_process": {}}),
@@ -28,7 +55,7 @@ _DAMAGES_TOLD = 5
 )
 def executor(context: dg.InitExecutorContext) -> dg.Executor:
     """One process by default, since a second one costs seconds a step; `multiprocess` by the launch's configuration."""
-    return _EITHER.executor_creation_fn(context)  # type: ignore[misc]
+    return _LockedExecutor(_EITHER.executor_creation_fn(context))  # type: ignore[misc]
 
 
 @dg.logger({"log_level": dg.Field(str, default_value="WARNING"), "name": dg.Field(str, default_value="dagster")})

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import dagster as dg
+from dagster._core.execution.plan.objects import ErrorSource
 
 from assets.catalogue import table
+from assets.comparisons import comparisons
 from assets.lineage import UPSTREAM, needed
 from assets.making import part, up_to_date
-from assets.processes import PROCESS_TAG, process
+from assets.processes import lock_launch, tags_of
+from assets.training_runs import training_runs
+from assets.waiting import claim_pool
 from lake.errors import ContractBroken, EvidenceRejected, LakeError, nearest
 from lake.identity import slug
 from pipelines.definitions import build, workplace
@@ -20,7 +26,7 @@ from pipelines.jobs import COMPARE, INGEST, limited
 from pipelines.partitions import known, range_tags, register, stretches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from lake.snapshot import Written
     from pipelines.progress import Watcher
@@ -67,7 +73,7 @@ def run(
     if hint is not None:
         tell(hint)
     if stale:
-        _launch(chosen, watcher, stale, {"engine": engine, "full": full}, names, check=check)
+        _launch(chosen, watcher, stale, {"engine": engine, "full": full}, names, check=check, tell=tell)
     return [
         Outcome(run_id, is_skipped=True)
         if run_id in fresh
@@ -84,27 +90,50 @@ def _launch(
     names: Collection[str],
     *,
     check: bool,
+    tell: Callable[[str], None],
 ) -> None:
     """One launch for each stretch of runs, then one for what is measured across runs, of the tables named."""
     definitions = build(chosen, watcher)
     jobs = (definitions.resolve_job_def(str(job.name)) for job in (INGEST, COMPARE))
     ingest, compare = (limited(job, names, check=check) for job in jobs)
-    tags = {PROCESS_TAG: process()}
     with instance(chosen.home) as records:
         register(records, run_ids)
         for stretch in stretches(run_ids, known(records)):
             if ingest is None:
                 break
-            result = ingest.execute_in_process(
-                instance=records,
-                tags={**tags, **range_tags(stretch)},
-                run_config={**_SILENT, "ops": {"training_runs": {"config": config}}},
-                raise_on_error=False,
-            )
+            with _ready_to_write(records, training_runs, tell) as (run_id, tags):
+                result = ingest.execute_in_process(
+                    run_id=run_id,
+                    instance=records,
+                    tags={**tags, **range_tags(stretch)},
+                    run_config={**_SILENT, "ops": {"training_runs": {"config": config}}},
+                    raise_on_error=False,
+                )
+            if _is_stopped(result):
+                raise KeyboardInterrupt
             if not result.success and watcher.faults.keys().isdisjoint(stretch):
                 raise _broken(result)  # no run's own fault: the watcher would have been told of it
         if compare is not None:
-            compare.execute_in_process(instance=records, tags=tags, run_config=_SILENT)
+            with _ready_to_write(records, comparisons, tell) as (run_id, tags):
+                compare.execute_in_process(run_id=run_id, instance=records, tags=tags, run_config=_SILENT)
+
+
+@contextmanager
+def _ready_to_write(
+    records: dg.DagsterInstance, step: dg.AssetsDefinition, tell: Callable[[str], None]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """The id and the tags of a launch that may begin: its lock is held, and nobody else writes to the lake."""
+    run_id = str(uuid4())
+    with lock_launch(records, run_id), claim_pool(records, run_id, step.node_def.name, tell):
+        yield run_id, tags_of(run_id)
+
+
+def _is_stopped(result: dg.ExecuteInProcessResult) -> bool:
+    """Whether a signal ended the launch."""
+    return any(
+        event.is_step_failure and event.step_failure_data.error_source is ErrorSource.INTERRUPT
+        for event in result.all_events
+    )
 
 
 def _broken(result: dg.ExecuteInProcessResult) -> ContractBroken:

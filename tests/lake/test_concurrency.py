@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from lake import commits, snapshot, staging, store
+from lake import commits, locks, snapshot, store
 from lake.errors import SourceUnavailable
 from tests.lake.processes import finish, release, start
 from tests.lake.specimens import FIRST, READINGS, SECOND, readings
@@ -82,7 +82,7 @@ def test_the_next_writer_goes_on_when_the_one_before_it_is_done(lake: Lake) -> N
 
 
 def test_a_lock_that_cannot_be_had_is_a_transient_error(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "_LOCK_PATIENCE_S", 0.1)
+    monkeypatch.setattr(locks, "_PATIENCE_S", 0.1)
     with lake.stage(READINGS, "a"):
         with pytest.raises(SourceUnavailable, match=r"silver\.readings, run a is being written by another") as caught:
             lake.replace(READINGS, "a", readings(), FIRST)

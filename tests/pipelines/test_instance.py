@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import dagster as dg
 import pytest
 import yaml
 
-from assets.processes import PROCESS_TAG, process
+from assets.processes import LOCK_TAG, PROCESS_TAG, lock_launch, tags_of
+from assets.waiting import POOL
 from lake.errors import ContractBroken
 from pipelines.instance import instance, prepare
 from pipelines.settings import environment, settings
@@ -71,29 +70,32 @@ def test_another_process_finds_the_same_settings(tmp_path: Path) -> None:
     assert found.home.directory == typed.home.directory
 
 
+@pytest.mark.usefixtures("records_at_hand")
 def test_a_launch_whose_process_is_gone_is_failed_and_gives_its_place_back(tmp_path: Path) -> None:
     home = settings(str(tmp_path / "lake"), environment={}).home
-    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    host = process().partition("/")[0]
-    tags = {"dead": f"{host}/{int(gone.stdout)}", "living": f"{host}/{os.getppid()}", "elsewhere": "other-host/1"}
-    with instance(home) as records:
-        runs = {
-            name: records.create_run_for_job(_job, status=dg.DagsterRunStatus.STARTED, tags={PROCESS_TAG: tag})
-            for name, tag in tags.items()
-        }
-        records.event_log_storage.initialize_concurrency_limit_to_default("lake_writer")
-        for run in runs.values():
-            records.event_log_storage.claim_concurrency_slot("lake_writer", run.run_id, "step")
-    with instance(home) as records:
-        found = {name: records.get_run_by_id(run.run_id) for name, run in runs.items()}
-        statuses = {name: run.status for name, run in found.items() if run is not None}
-        info = records.event_log_storage.get_concurrency_info("lake_writer")
-    assert statuses == {
-        "dead": dg.DagsterRunStatus.FAILURE,
-        "living": dg.DagsterRunStatus.STARTED,
-        "elsewhere": dg.DagsterRunStatus.STARTED,
+    ids = {name: str(uuid4()) for name in ("dead", "living", "retried", "stranger")}
+    tags = {
+        # A container that was killed: another has its host name now, and its process number is ours.
+        "dead": tags_of(ids["dead"]),
+        # A container that lives, whose host name and process number nobody here has.
+        "living": {PROCESS_TAG: "0123456789ab/4194305", LOCK_TAG: ids["living"]},
+        "retried": tags_of(ids["dead"]),
+        "stranger": {},
     }
-    assert runs["dead"].run_id not in {slot.run_id for slot in info.claimed_slots}
+    with instance(home) as records, lock_launch(records, ids["living"]) as is_held:
+        assert is_held
+        for name, run_id in ids.items():
+            records.create_run_for_job(_job, run_id=run_id, status=dg.DagsterRunStatus.STARTED, tags=tags[name])
+        records.event_log_storage.initialize_concurrency_limit_to_default(POOL)
+        waiting = (ids["dead"], ids["living"], ids["retried"], "killed before its launch was recorded")
+        for run_id in waiting:
+            records.event_log_storage.claim_concurrency_slot(POOL, run_id, "step")
+        with instance(home) as again:
+            runs = {name: again.get_run_by_id(run_id) for name, run_id in ids.items()}
+            places = again.event_log_storage.get_concurrency_info(POOL)
+    failed = {name for name, run in runs.items() if run is not None and run.status is dg.DagsterRunStatus.FAILURE}
+    assert failed == {"dead"}
+    assert {place.run_id for place in (*places.claimed_slots, *places.pending_steps)} == {ids["living"], ids["retried"]}
 
 
 @dg.job
