@@ -14,6 +14,7 @@ from deltalake.exceptions import DeltaError
 from obstore.exceptions import BaseError, UnknownConfigurationKeyError
 
 from lake.errors import ContractBroken, SourceUnavailable
+from lake.scarcity import next_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,7 +36,7 @@ def reaching(what: str) -> Iterator[None]:
         answer = " ".join(_ESCAPES.sub("", str(error)).partition("Debug source")[0].split())
         raise SourceUnavailable(
             f"{what}: {answer[:_MOST_TEXT]}{'…' if len(answer) > _MOST_TEXT else ''}",
-            "check that the storage is there and that you may use it, then run again",
+            next_step(error) or "check that the storage is there and that you may use it, then run again",
         ) from error
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lake.errors import EvidenceRejected, LakeError
+from lake.errors import LakeError
 from pipelines import opening
+from pipelines.failures import FAILED, INTERRUPTED, require_resources, tell_failure
 from pipelines.key_commands import keys
 from pipelines.snapshot_commands import snapshots
 from pipelines.verify_command import verify
@@ -22,39 +23,35 @@ if TYPE_CHECKING:
     from pipelines.run import Outcome
     from pipelines.settings import Settings
 
-_FAILED = 1
-_WRONG_USAGE = 2
 # Written out: asking `lake.engines` would import every engine for `--help`. A test holds the two equal.
 _ENGINES = ("polars", "duckdb", "spark")
 
 
 class _Group(click.Group):
-    """Turns every error that we can explain into one line and an exit status."""
+    """Turns every error into one line and an exit status."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a known error is told, not traced."""
+        """Run the command; an error that we can explain is told, not traced."""
         try:
+            require_resources()
             return super().invoke(ctx)
         except LakeError as error:
-            click.echo(f"teetotal: {error}", err=True)
-            ctx.exit(_WRONG_USAGE if isinstance(error, EvidenceRejected) else _FAILED)
+            ctx.exit(tell_failure(error))
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output has seen enough
             ctx.exit(0)
-        except BaseException as error:
-            if not _is_of_a_reader(error):
-                raise
-            click.echo(
-                f"teetotal: the tables could not be read: {type(error).__name__} "
-                "(`teetotal verify` finds damaged data files; if there are none, please report it)",
-                err=True,
-            )
-            ctx.exit(_FAILED)
+        except KeyboardInterrupt:
+            click.echo("teetotal: stopped; what was committed stays", err=True)
+            ctx.exit(INTERRUPTED)
 
-
-def _is_of_a_reader(error: BaseException) -> bool:
-    """Whether an engine gave up on a file: told by its module, because to import every engine takes a second."""
-    return type(error).__module__.partition(".")[0] in {"polars", "pyo3_runtime", "duckdb", "_duckdb", "pyarrow"}
+    def main(self, *arguments: Any, **named: Any) -> Any:
+        """Run the command line; whatever click and we did not expect is told as well, with the next step."""
+        try:
+            return super().main(*arguments, **named)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - a panic of an engine written in Rust is no Exception
+            sys.exit(tell_failure(error))
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -122,7 +119,7 @@ def run(chosen: Settings, run_ids: tuple[str, ...], engine: str, full: bool, che
     if not outcomes:
         click.echo(f"no runs in {chosen.landing}: land one with `teetotal land`, or try `teetotal demo`")
     if any(outcome.fault for outcome in outcomes):
-        raise SystemExit(_FAILED)
+        raise SystemExit(FAILED)
 
 
 @main.command()
@@ -145,7 +142,7 @@ def status(chosen: Settings) -> None:
     for note in found.notes:
         console.print(note, highlight=False, markup=False, soft_wrap=True)
     if found.has_faults:
-        raise SystemExit(_FAILED)
+        raise SystemExit(FAILED)
 
 
 @main.command("show")
@@ -299,7 +296,7 @@ def demo(chosen: Settings) -> None:
     run_ids = bundled.land_samples(LandingZone(chosen.landing))
     outcomes = _run(chosen, run_ids)
     if any(outcome.fault for outcome in outcomes):
-        raise SystemExit(_FAILED)
+        raise SystemExit(FAILED)
     for line in verdicts.told(opening.lake(chosen), run_ids):
         click.echo(line)
     click.echo(

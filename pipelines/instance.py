@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,12 @@ from assets.waiting import POOL
 from lake.errors import ContractBroken, SourceUnavailable
 from lake.locks import hold_lock
 from lake.places import reaching
+from lake.scarcity import next_step
 from pipelines.settings import POSTGRES_URL
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pipelines.settings import Home
 
 
@@ -33,13 +37,30 @@ def instance(home: Home) -> dg.DagsterInstance:
     return opened
 
 
+@contextmanager
+def reaching_records(home: Home) -> Iterator[None]:
+    """Turn what SQLite says of a full or read-only disk into one line that names the place."""
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        yield
+    except DBAPIError as error:
+        step = next_step(error)
+        if step is None:
+            raise
+        raise SourceUnavailable(
+            f"Dagster's records in {home.directory} could not be used: {error.orig}", step
+        ) from error
+
+
 def _in_files(home: Home) -> dg.DagsterInstance:
     """The records in files; such as cannot be read are told with the way out."""
     from alembic.util import CommandError
     from sqlalchemy.exc import DBAPIError
 
     try:
-        return dg.DagsterInstance.from_config(str(home.directory))
+        with reaching_records(home):
+            return dg.DagsterInstance.from_config(str(home.directory))
     except (CommandError, DBAPIError) as error:
         said = str(getattr(error, "orig", error)).partition("\n")[0]
         raise ContractBroken(
@@ -72,8 +93,13 @@ def prepare(home: Home) -> None:
         if not home.directory.is_dir():
             raise ContractBroken(f"DAGSTER_HOME is {home.directory}, which is no directory", "make it, or unset it")
         return
+    with reaching(f"{home.directory} could not be written to"):
+        _write_settings(home, home.source)
+
+
+def _write_settings(home: Home, source: Path) -> None:
     home.directory.mkdir(parents=True, exist_ok=True)
-    settings = yaml.safe_load(home.source.read_text("utf-8"))
+    settings = yaml.safe_load(source.read_text("utf-8"))
     if home.is_postgres:
         settings["storage"] = {"postgres": {"postgres_url": {"env": POSTGRES_URL}}}
     text = yaml.safe_dump(_absolute(settings, home.directory.parent), sort_keys=True)

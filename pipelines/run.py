@@ -21,7 +21,7 @@ from lake.errors import ContractBroken, EvidenceRejected, LakeError, nearest
 from lake.identity import slug
 from pipelines.definitions import build, workplace
 from pipelines.fitting import advice, memory
-from pipelines.instance import instance
+from pipelines.instance import instance, reaching_records
 from pipelines.jobs import COMPARE, INGEST, limited
 from pipelines.partitions import known, range_tags, register, stretches
 
@@ -96,7 +96,7 @@ def _launch(
     definitions = build(chosen, watcher)
     jobs = (definitions.resolve_job_def(str(job.name)) for job in (INGEST, COMPARE))
     ingest, compare = (limited(job, names, check=check) for job in jobs)
-    with instance(chosen.home) as records:
+    with reaching_records(chosen.home), instance(chosen.home) as records:
         register(records, run_ids)
         for stretch in stretches(run_ids, known(records)):
             if ingest is None:

@@ -155,6 +155,11 @@ def _ui_hosts(known: Mapping[str, str]) -> tuple[str, ...]:
     return chosen
 
 
+def is_debug() -> bool:
+    """Whether a command that fails prints its traceback."""
+    return bool(os.environ.get("TEETOTAL_DEBUG"))
+
+
 def _path(text: str | None) -> Path | None:
     return Path(text).expanduser().resolve() if text and text.strip() else None
 

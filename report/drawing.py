@@ -6,6 +6,7 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from lake.scarcity import require_address_space
 from report.colours import PAPER
 from report.figure import CONFIG
 from report.units import clipped
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _VERSION = "v6.4"
+# V8 reserves 64 GB and uses little of it; where it may not, it hangs.
+_V8_BYTES = 72 << 30
 _BOLD = 1.12  # bold letters are that much wider
 
 
@@ -53,6 +56,7 @@ def _fit(layer: Row, rows: list[Row]) -> None:
 
 def svg(spec: Row) -> str:
     """The still picture; vl-convert draws it in this process, and nothing may be fetched for it."""
+    require_address_space(_V8_BYTES, "V8, which draws figures,")
     import vl_convert
 
     drawn: str = vl_convert.vegalite_to_svg(json.dumps(spec), vl_version=_VERSION, allowed_base_urls=[])
@@ -62,6 +66,7 @@ def svg(spec: Row) -> str:
 @cache
 def scripts() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that needs no network."""
+    require_address_space(_V8_BYTES, "V8, which draws figures,")
     import vl_convert
 
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", _VERSION)

@@ -61,7 +61,7 @@ def test_records_that_cannot_be_opened_are_one_line_with_the_way_out(tmp_path: P
     house.land("resnet50-plain-w2")
     # What two first launches at once once left.
     with sqlite3.connect(tmp_path / ".dagster" / "storage" / "history" / "runs.db") as records:
-        records.execute("INSERT INTO alembic_version VALUES ('29b539ebc72a')")
+        records.execute("INSERT INTO alembic_version VALUES ('5771160a95ad')")
     records.close()
     result = CliRunner().invoke(main, [*house.places, "run"])
     assert result.exit_code == 1, result.output

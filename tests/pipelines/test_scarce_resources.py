@@ -1,0 +1,146 @@
+"""A machine that lacks space, rights, open files or memory: one line and the next step, and no process left behind."""
+
+from __future__ import annotations
+
+import errno
+import resource
+import sqlite3
+import subprocess
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from lake.errors import LakeError
+from lake.places import reaching
+from lake.scarcity import next_step
+from pipelines import cli
+from pipelines.cli import main
+from tests.serving import COMMAND, ROOT, House
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+
+def run_scarcely(house: House, words: Sequence[str], limit: Callable[[], None], output: int | None = None) -> str:
+    """Run the command in a process that lacks something; give the one line that it prints."""
+    with subprocess.Popen(
+        [*COMMAND, *house.places, *words],
+        cwd=ROOT,
+        env={**house.environment, "TEETOTAL_LAKE": str(house.settings.lake)},
+        text=True,
+        stdout=subprocess.PIPE if output is None else output,
+        stderr=subprocess.PIPE,
+        preexec_fn=limit,  # noqa: PLW1509 - nothing else runs in the test's threads
+    ) as command:
+        _, said = command.communicate(timeout=240)
+    assert command.returncode == 1, said
+    assert house.left() == []
+    assert said.startswith("teetotal: "), said
+    assert said.count("\n") == 1, said
+    return said
+
+
+def limit_to(kind: int, amount: int) -> Callable[[], None]:
+    return partial(resource.setrlimit, kind, (amount, amount))
+
+
+def test_too_few_open_files_are_one_line(tmp_path: Path) -> None:
+    said = run_scarcely(House(tmp_path), ["run"], limit_to(resource.RLIMIT_NOFILE, 32))
+    assert "may open 32 files" in said
+    assert "ulimit" in said
+
+
+def test_a_low_limit_of_open_files_that_may_be_raised_is_raised() -> None:
+    code = (
+        "import resource; from pipelines.failures import require_resources as r\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (32, 4096)); r(); print(resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout == "(1024, 4096)\n"
+
+
+def test_too_little_memory_is_one_line(tmp_path: Path) -> None:
+    said = run_scarcely(House(tmp_path), ["status"], limit_to(resource.RLIMIT_AS, 1 << 30))
+    assert "may use 1024 MB of address space" in said
+
+
+def test_too_little_memory_to_draw_is_refused_before_it_hangs() -> None:
+    code = (
+        "import resource; from report.drawing import scripts\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)); scripts()"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "4096 MB of address space, V8, which draws figures, needs 73728 MB" in ran.stderr
+
+
+def test_a_full_disk_in_the_middle_of_a_launch_is_one_line_and_leaves_no_half_table(tmp_path: Path) -> None:
+    """No file may grow beyond a size, which ends a write as a full disk does, wherever the test runs."""
+    house = House(tmp_path)
+    house.land("resnet50-plain-w2")
+    words = ["run", "--no-check", "--to", "bronze.runs"]
+    said = run_scarcely(house, words, limit_to(resource.RLIMIT_FSIZE, 1 << 18))
+    assert "free some space" in said
+
+
+def test_an_output_that_is_full_is_one_line(tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
+        said = run_scarcely(House(tmp_path), ["status"], lambda: None, full.fileno())
+    assert "No space left" in said
+    assert "free some space" in said
+
+
+def test_a_lake_that_may_not_be_written_is_one_line(tmp_path: Path) -> None:
+    """Beside a lake in sysfs, where nobody may make anything, root neither."""
+    house = House(tmp_path)
+    house.land("resnet50-plain-w2")
+    result = CliRunner().invoke(main, ["--lake", "/sys/teetotal/lake", *house.places[2:], "run"])
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.stderr
+    assert "/sys/teetotal/.dagster could not be written to" in result.stderr
+    assert "check who owns it and how it is mounted" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "free some space"),
+        (OSError(errno.EROFS, "Read-only file system"), "how it is mounted"),
+        (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
+        (sqlite3.OperationalError("database or disk is full"), "free some space"),
+        (sqlite3.OperationalError("attempt to write a readonly database"), "how it is mounted"),
+        (RuntimeError("can't start new thread"), "TEETOTAL_WORKERS"),
+        (MemoryError(), "TEETOTAL_WORKERS"),
+    ],
+)
+def test_what_the_machine_lacks_is_told_with_the_next_step(error: Exception, step: str) -> None:
+    def fail() -> None:
+        raise ValueError("a step failed") from error
+
+    with pytest.raises(ValueError, match="a step failed") as caught:
+        fail()
+    assert step in str(next_step(caught.value))
+
+
+def test_storage_that_is_full_says_so_in_the_lake_s_own_error() -> None:
+    with pytest.raises(LakeError, match="free some space"), reaching("the lake could not be written"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_an_error_that_nobody_expected_is_one_line_and_its_traceback_is_printed_on_request(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("silver")
+
+    monkeypatch.setattr(cli.opening, "lake", fail)
+    words = [*House(tmp_path).places, "status"]
+    short = CliRunner().invoke(main, words)
+    assert (short.exit_code, short.stderr.count("\n")) == (1, 1)
+    assert "KeyError: 'silver' (this is a fault of teetotal" in short.stderr
+    monkeypatch.setenv("TEETOTAL_DEBUG", "1")
+    assert "Traceback" in CliRunner().invoke(main, words).stderr
