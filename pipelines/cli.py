@@ -323,11 +323,12 @@ def _run(
     to: Sequence[str] = (),
 ) -> list[Outcome]:
     """Run, and say in a line what became of each run."""
-    from pipelines.progress import Watcher
+    from pipelines.progress import Watcher, show_warnings
     from pipelines.run import run as run_all
 
     tell = partial(click.echo, err=True)
-    outcomes = run_all(chosen, Watcher(), run_ids, engine=engine, full=full, check=check, to=to, tell=tell)
+    with show_warnings():
+        outcomes = run_all(chosen, Watcher(), run_ids, engine=engine, full=full, check=check, to=to, tell=tell)
     for outcome in outcomes:
         click.echo(_told(outcome), err=outcome.fault is not None)
     return outcomes

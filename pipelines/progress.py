@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import sys
 import threading
@@ -56,6 +57,23 @@ class Watcher(Onlooker):
                 yield told
         finally:
             self._drawing.release()
+
+
+@contextmanager
+def show_warnings() -> Iterator[None]:
+    """Print the lake's warnings where a person sees them: Dagster turns a step's standard error into a file."""
+    try:
+        number = os.dup(sys.stderr.fileno())
+    except (OSError, ValueError):  # what stands for it is no file
+        yield
+        return
+    with os.fdopen(number, "w") as screen:
+        handler = logging.StreamHandler(screen)
+        logging.getLogger("lake").addHandler(handler)
+        try:
+            yield
+        finally:
+            logging.getLogger("lake").removeHandler(handler)
 
 
 @contextmanager

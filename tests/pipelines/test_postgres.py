@@ -11,9 +11,13 @@ from urllib.parse import quote
 import psycopg2
 import pytest
 
+from assets.processes import fail_dead_launches, lock_launch
 from assets.training_runs import TABLES
+from assets.waiting import POOL
 from lake.places import Place
 from lake.store import Lake
+from pipelines.instance import instance
+from pipelines.settings import settings
 from tests.bringing import bring
 from tests.serving import House
 
@@ -58,6 +62,23 @@ def asked(server: str, query: str, *values: str) -> list[tuple[Any, ...]]:
 def test_the_password_is_needed(server: str) -> None:
     with pytest.raises(psycopg2.OperationalError):
         asked(server.replace(quote(PASSWORD, safe=""), "guessed"), "SELECT 1")
+
+
+def test_the_lock_of_a_launch_is_held_on_the_server_and_ends_with_its_connection(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEETOTAL_POSTGRES_URL", server)
+    with instance(settings(str(tmp_path / "lake")).home) as records:
+        with lock_launch(records, "living") as held, lock_launch(records, "living") as held_twice:
+            assert (held, held_twice) == (True, False)
+            storage = records.event_log_storage
+            storage.initialize_concurrency_limit_to_default(POOL)
+            for run_id in ("killed", "living"):
+                storage.claim_concurrency_slot(POOL, run_id, "step")
+            fail_dead_launches(records, POOL)
+            assert {step.run_id for step in storage.get_concurrency_info(POOL).pending_steps} == {"living"}
+        fail_dead_launches(records, POOL)
+        assert storage.get_concurrency_info(POOL).pending_steps == []
 
 
 def test_two_commands_at_once_on_one_lake_keep_their_records_on_the_server(server: str, tmp_path: Path) -> None:
