@@ -92,4 +92,4 @@ def _lock_on_server(address: str, run_id: str) -> Iterator[bool]:
         address, poolclass=sql.NullPool, isolation_level="AUTOCOMMIT", connect_args={"options": _KEEPALIVES}
     )
     with engine.connect() as connection:
-        yield bool(connection.execute(sql.select(sql.func.pg_try_advisory_lock(number))).scalar())
+        yield bool(connection.scalar(sql.select(sql.func.pg_try_advisory_lock(number))))

@@ -31,6 +31,7 @@ class _LockedExecutor(dg.Executor):
 
     def __init__(self, inner: dg.Executor) -> None:
         self._inner = inner
+        self._work = inner.execute
 
     @property
     def retries(self) -> RetryMode:
@@ -45,7 +46,7 @@ class _LockedExecutor(dg.Executor):
     ) -> Iterator[dg.DagsterEvent]:
         with lock_launch(plan_context.instance, plan_context.run_id):
             plan_context.instance.add_run_tags(plan_context.run_id, tags_of(plan_context.run_id))
-            yield from self._inner.execute(plan_context, execution_plan)
+            yield from self._work(plan_context, execution_plan)
 
 
 @dg.executor(
