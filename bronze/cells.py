@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from bronze.decimals import number, scaled, whole
+from bronze.decimals import nanoseconds, number, scaled, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -171,6 +171,12 @@ def _value(kind: str, factor: int, cell: str) -> tuple[Any, bool]:
     stripped = cell.strip()
     if not cell:
         return None, True
+    if kind == "time":
+        return nanoseconds(stripped, factor)
+    if kind == "rate":
+        found, is_exact = scaled(stripped, factor)
+        # The column holds doubles: a rate that none is equal to stays as text beside the nearest.
+        return (None, False) if found is None else (float(found), is_exact and int(float(found)) == found)
     if kind in _UNITS:
         return scaled(stripped, factor)
     if kind == "whole":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bronze import json_text
 from bronze.careful_cut import Stretch, stretch
 from bronze.collective_records import TABLE
-from bronze.decimals import fitting, scaled
+from bronze.decimals import fitting, nanoseconds
 from bronze.lines import as_text, lines
 from bronze.records import RecordReader
 from lake.errors import EvidenceRejected
@@ -162,7 +162,7 @@ def _time(left: dict[str, Any], key: str) -> int | None:
     value = left.get(key)
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
-    found, is_exact = scaled(str(value), _MICROSECOND_NS)
+    found, is_exact = nanoseconds(str(value), _MICROSECOND_NS)
     if is_exact:
         del left[key]
     return found

@@ -11,6 +11,8 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _CONTEXT = Context(prec=120)
 _LIMIT = 1 << 63
 _FEW_DIGITS = 18
+# Times lie within 146 years of 1970 (1823 to 2116), so that the sum or difference of any two of them fits 64 bits.
+_MOST_NS = 1 << 62
 
 
 def whole(text: str) -> int | None:
@@ -38,6 +40,19 @@ def scaled(text: str, factor: int) -> tuple[int | None, bool]:
     rounded = exact.to_integral_value(ROUND_HALF_UP, _CONTEXT)
     found = fitting(int(rounded))
     return found, found is not None and rounded == exact
+
+
+def fitting_ns(value: object) -> int | None:
+    """A whole number of nanoseconds that is a time or a duration within those years; none for anything else."""
+    found = fitting(value)
+    return found if found is not None and -_MOST_NS < found < _MOST_NS else None
+
+
+def nanoseconds(text: str, factor: int) -> tuple[int | None, bool]:
+    """A decimal text times a factor as such a time or duration, and whether nothing was rounded."""
+    value, is_exact = scaled(text, factor)
+    found = fitting_ns(value)
+    return found, is_exact and found is not None
 
 
 def number(text: str) -> tuple[float | None, bool]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bronze import json_text
 from bronze.careful_cut import Stretch, stretch
 from bronze.csv_records import MOST_CELLS, MOST_RECORD_BYTES, header_cells, records, wrong_width
-from bronze.decimals import number, scaled, whole
+from bronze.decimals import fitting_ns, nanoseconds, number, scaled, whole
 from bronze.device_samples import TABLE
 from bronze.lines import as_text, lines
 from bronze.records import RecordReader
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from bronze.csv_records import Record
     from bronze.limits import Limits
 
-VERSION = 1
+VERSION = 2
+_BEYOND = "its time lies outside the years 1823 to 2116, beyond which times are not computed with"
 _FIELD = re.compile(r"([a-z][a-z0-9_.]{0,80})(?:\s*\[([^\[\]]{1,16})\])?")
 _COUNTERS = re.compile(r"(?:utilization|memory|power|temperature|clocks|pcie|ecc|enforced|fan|encoder)\.")
 _CELL = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?)(?:\s+([^\s0-9][^\s]{0,15}))?")
@@ -98,6 +99,9 @@ class NvidiaSmiReader(RecordReader):
 
     def _take(self, record: Record, fields: list[tuple[str, str | None]]) -> None:
         stripped = [cell.strip() for cell in record.cells]
+        if any(name == "timestamp" and _is_beyond(cell) for (name, _), cell in zip(fields, stripped, strict=True)):
+            self.report(stretch(record.offset, len(record.data), _BEYOND, record.data))
+            return
         told: dict[str, Any] = {"offset_bytes": record.offset, "tool": "nvidia_smi"}
         readings = []
         for (name, unit), cell in zip(fields, stripped, strict=True):
@@ -115,6 +119,12 @@ def _identity(column: str, cell: str) -> Any:
     if column == "wall_ns":
         return _wall_ns(cell)
     return whole(cell) if column == "device_id" else cell or None
+
+
+def _is_beyond(cell: str) -> bool:
+    """Whether it is a date that no column can hold."""
+    moment = _wall_ns(cell)
+    return moment is not None and fitting_ns(moment) is None
 
 
 def _wall_ns(cell: str) -> int | None:
@@ -171,13 +181,17 @@ class DcgmReader(RecordReader):
         if found is None or _LABEL.sub("", found[2] or "").strip():
             self.report(stretch(offset, len(data), "it is no reading of the DCGM exporter", data))
             return
+        ts_ns = nanoseconds(found[4], 1_000_000)[0] if found[4] else None
+        if found[4] and ts_ns is None:
+            self.report(stretch(offset, len(data), _BEYOND, data))
+            return
         value, reason = number(found[3])[0], _blank(found[3])
         self.add(
             TABLE,
             {
                 "offset_bytes": offset,
                 "tool": "dcgm",
-                "ts_ns": scaled(found[4], 1_000_000)[0] if found[4] else None,
+                "ts_ns": ts_ns,
                 "device_id": whole(labels.get("gpu", "")),
                 "device_uuid": labels.get("UUID"),
                 "device_name": labels.get("modelName"),

@@ -15,7 +15,7 @@ from bronze import json_text
 from bronze.attestations import TABLE
 from bronze.careful_cut import stretch
 from bronze.collective_json import whole_document
-from bronze.decimals import scaled
+from bronze.decimals import nanoseconds
 from bronze.lines import as_text
 from bronze.records import RecordReader
 from lake.attestation_keys import ALGORITHMS
@@ -221,6 +221,6 @@ def _typed(kind: str, value: Any) -> Any:
         return None if value is None else json_text.written(value)
     if kind == "time":
         is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
-        return scaled(str(value), _SECOND_NS)[0] if is_number else None
+        return nanoseconds(str(value), _SECOND_NS)[0] if is_number else None
     text = str(value).casefold()
     return True if text in _YES else False if text in _NO else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bronze import collective_records, json_text, training_log
 from bronze.careful_cut import Stretch, stretch
-from bronze.decimals import fitting, number, scaled, whole
+from bronze.decimals import fitting, nanoseconds, number, whole
 from bronze.lines import as_text, lines
 from bronze.records import RecordReader
 
@@ -155,8 +155,8 @@ class JobLogReader(RecordReader):
             self.report(stretch(offset, len(data), "it is a line of nccl-tests with an odd number of columns", data))
             return
         out, inside = measured[:4], measured[4:]
-        row["duration_ns"] = scaled(out[0], _MICROSECOND_NS)[0]
-        row["in_place_duration_ns"] = scaled(inside[0], _MICROSECOND_NS)[0] if inside else None
+        row["duration_ns"] = nanoseconds(out[0], _MICROSECOND_NS)[0]
+        row["in_place_duration_ns"] = nanoseconds(inside[0], _MICROSECOND_NS)[0] if inside else None
         names = ("time_us", "algbw_gbs", "busbw_gbs", "wrong")
         args: dict[str, Any] = {"out_of_place": dict(zip(names, out, strict=True))}
         args |= {"in_place": dict(zip(names, inside, strict=True))} if inside else {}
@@ -212,7 +212,7 @@ def _moved(left: dict[str, Any], key: str, factor: int) -> int | None:
     value = left.get(key)
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
-    found, is_exact = scaled(str(value), factor)
+    found, is_exact = nanoseconds(str(value), factor)
     if is_exact:
         del left[key]
     return found

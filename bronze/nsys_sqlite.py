@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bronze import json_text, nsys_events, nsys_tables, untrusted_sqlite
 from bronze.careful_cut import stretch
-from bronze.decimals import fitting
+from bronze.decimals import fitting, fitting_ns
 from bronze.records import RecordReader
 from lake.errors import EvidenceRejected
 
@@ -103,7 +103,7 @@ class NsysSqliteReader(RecordReader):
             return
         self._keep(name, rows)
         if name == "TARGET_INFO_SESSION_START_TIME" and len(rows) == 1:
-            self._session_ns = fitting(rows[0].get("utcEpochNs"))
+            self._session_ns = fitting_ns(rows[0].get("utcEpochNs"))
 
     def _labels_of(self, database: sqlite3.Connection, name: str, present: dict[str, str]) -> dict[int, str]:
         if present.get(name) != "table":
@@ -156,12 +156,12 @@ class NsysSqliteReader(RecordReader):
         self.add(nsys_events.TABLE, row, 256 + len(row["args"] or "") + len(row.get("name") or ""))
 
     def _timed(self, row: dict[str, Any], left: dict[str, Any]) -> None:
-        start, end = fitting(left.get("start")), fitting(left.get("end"))
-        duration = None if start is None or end is None else fitting(end - start)
+        start, end = fitting_ns(left.get("start")), fitting_ns(left.get("end"))
+        duration = None if start is None or end is None else fitting_ns(end - start)
         row["start_ns"], row["duration_ns"] = start, duration
         if start is not None:
             del left["start"]
-            row["ts_ns"] = None if self._session_ns is None else fitting(self._session_ns + start)
+            row["ts_ns"] = None if self._session_ns is None else fitting_ns(self._session_ns + start)
         if duration is not None:
             del left["end"]
 
