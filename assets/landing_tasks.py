@@ -12,6 +12,7 @@ from bronze.file_report import FileReport
 from bronze.manifest import parse
 from bronze.read_file import Desk, read_file
 from lake.annex import Adopted
+from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST
 from lake.landing_zone import LandedFile
 from lake.staging import Closed, Staged
@@ -76,7 +77,9 @@ def land_on(
     for answer in sorted(executors.each(read_landed, orders), key=lambda answer: answer.report.name):
         report = answer.report
         progress(report.name, report.size_bytes or 0, report.rows_count)
-        if report.sha256 in read:  # the same content under two names was read by two executors: once is enough
+        if (
+            report.sha256 is not None and report.sha256 in read
+        ):  # the same content under two names was read by two executors: once is enough
             reports.append(FileReport(report.name, report.size_bytes, sha256=report.sha256))
             continue
         read.add(report.sha256)
@@ -97,7 +100,10 @@ def read_landed(site: Site, order: FileOrder) -> FileAnswer:
             name: exits.enter_context(site.lake.annex(_TABLES[name], order.run_id, spool))
             for name, spool in order.spools.items()
         }
-        fetched = exits.enter_context(asyncio.run(source.fetch()))
+        try:
+            fetched = exits.enter_context(asyncio.run(source.fetch()))
+        except EvidenceRejected as error:  # it became a link out or a pipe since it was listed
+            return FileAnswer(FileReport(source.name, source.size_bytes, reason=str(error)), None, {}, {})
         report = FileReport(source.name, source.size_bytes, sha256=fetched.sha256)
         read_file(report, fetched, Desk(annexes, order.limits, lambda *_: None, order.keys))
         units = {} if report.events is None else {"": report.events}

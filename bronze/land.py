@@ -99,7 +99,11 @@ async def land_run(
                 return FileReport(source.name, source.size_bytes, reason=source.problem)
             held = await budget.take(source.size_bytes or 0)
             try:
-                with await source.fetch() as fetched:
+                try:
+                    fetching = await source.fetch()
+                except EvidenceRejected as error:  # it became a link out or a pipe since it was listed
+                    return FileReport(source.name, source.size_bytes, reason=str(error))
+                with fetching as fetched:
                     report = FileReport(source.name, source.size_bytes, sha256=fetched.sha256)
                     if fetched.sha256 not in claimed:
                         claimed.add(fetched.sha256)

@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import shutil
 import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 import obstore
 from obstore.exceptions import AlreadyExistsError
 
-from lake.errors import EvidenceRejected
+from lake.errors import EvidenceRejected, SourceUnavailable
 from lake.identity import MANIFEST, is_slug, slug
+from lake.landing_copies import copying, remove_abandoned
 from lake.places import reaching
+from lake.regular_files import SourceFile, Tree, copy_file, mark_of, named_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from lake.places import Place
 
@@ -31,14 +32,15 @@ _BLOCK_BYTES = 1 << 20
 class Fetched:
     """A landed file's bytes at hand on this machine, with their digest."""
 
-    def __init__(self, path: Path, sha256: str, *, is_spooled: bool) -> None:
-        self._path = path
-        self._is_spooled = is_spooled
+    def __init__(self, where: str, sha256: str, reopen: Callable[[], BinaryIO], spool: Path | None = None) -> None:
+        self._where = where
+        self._reopen = reopen
+        self._spool = spool
         self.sha256 = sha256
 
     def blocks(self) -> Iterator[bytes]:
         """The bytes from the start; may be asked for again."""
-        with reaching(f"{self._path} could not be read"), self._path.open("rb") as file:
+        with reaching(f"{self._where} could not be read"), self._reopen() as file:
             while block := file.read(_BLOCK_BYTES):
                 yield block
 
@@ -46,8 +48,8 @@ class Fetched:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_spooled:
-            self._path.unlink()
+        if self._spool is not None:
+            self._spool.unlink()
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,11 @@ class LandedFile:
 
     async def fetch(self) -> Fetched:
         """Bring the bytes here and digest them; a local file is digested where it lies."""
-        with reaching(f"{self.place}/{self.run_id}/{self.name} could not be read"):
+        where = f"{self.place}/{self.run_id}/{self.name}"
+        with reaching(f"{where} could not be read"):
             if self.place.is_local:
-                path = self.place.directory / self.run_id / self.name
-                return Fetched(path, await asyncio.to_thread(_sha256, path), is_spooled=False)
+                sha256, mark = await asyncio.to_thread(self._digest)
+                return Fetched(where, sha256, lambda: self._open(mark))
             digest = hashlib.sha256()
             answer = await obstore.get_async(self.place.store, f"{self.run_id}/{self.name}")
             handle, spool = tempfile.mkstemp(prefix="teetotal-")
@@ -78,7 +81,24 @@ class LandedFile:
             except BaseException:
                 os.unlink(spool)  # noqa: PTH108 - quicker than a thread
                 raise
-            return Fetched(Path(spool), digest.hexdigest(), is_spooled=True)
+            path = Path(spool)
+            return Fetched(where, digest.hexdigest(), lambda: path.open("rb"), path)
+
+    def _digest(self) -> tuple[str, str]:
+        """The digest of a local file, and the mark of the file that it is of."""
+        with self._open() as file:
+            mark = mark_of(os.fstat(file.fileno()))
+            return hashlib.file_digest(file, "sha256").hexdigest(), mark
+
+    def _open(self, mark: str | None = None) -> BinaryIO:
+        """Open a local file; what became a link out, a pipe or a device since it was listed is refused."""
+        file = open_landed(self.place.directory, self.run_id, self.name)
+        if mark is not None and mark_of(os.fstat(file.fileno())) != mark:
+            file.close()
+            raise SourceUnavailable(
+                f"{self.place}/{self.run_id}/{self.name} changed while it was read", "run it again when it is at rest"
+            )
+        return file
 
 
 class LandingZone:
@@ -98,7 +118,10 @@ class LandingZone:
         """The text of a run's manifest."""
         self._require(run_id)
         with reaching(f"{self.place}/{run_id}/{MANIFEST} could not be read"):
-            return bytes(obstore.get(self.place.store, f"{run_id}/{MANIFEST}").bytes())
+            if not self.place.is_local:
+                return bytes(obstore.get(self.place.store, f"{run_id}/{MANIFEST}").bytes())
+            with open_landed(self.place.directory, run_id, MANIFEST) as file:
+                return file.read()
 
     def files(self, run_id: str) -> list[LandedFile]:
         """All entries of a run's directory but the manifest; what may not be read says why."""
@@ -113,17 +136,22 @@ class LandingZone:
         with reaching(f"{self.place}/{run_id}/{MANIFEST} could not be read"):
             return str(obstore.head(self.place.store, f"{run_id}/{MANIFEST}")["e_tag"])
 
-    def land(self, run_id: str, files: Mapping[str, Path], manifest: str) -> None:
+    def land(self, run_id: str, files: Mapping[str, Path | SourceFile], manifest: str) -> None:
         """Copy a run's files in under the names given; it becomes visible all at once, the manifest last."""
         slug(run_id)
+        sources = {name: named_file(file) if isinstance(file, Path) else file for name, file in files.items()}
         for name in files:
             if name in {"", ".", "..", MANIFEST, _CLAIM} or "/" in name or "\x00" in name:
                 raise EvidenceRejected(f"{name!r} cannot be the name of a landed file", "use a plain file name")
         with reaching(f"{self.place}/{run_id} could not be written"):
             if self.place.is_local:
-                self._land_locally(run_id, files, manifest)
+                self._land_locally(run_id, sources, manifest)
             else:
-                self._land_remotely(run_id, files, manifest)
+                self._land_remotely(run_id, sources, manifest)
+
+    def remove_abandoned(self) -> list[str]:
+        """Remove the copies that landings left when they were killed, and name them."""
+        return remove_abandoned(self.place.directory) if self.place.is_local else []
 
     # -- inside ------------------------------------------------------------------------------------------
 
@@ -183,8 +211,8 @@ class LandingZone:
                 problem = "it is not a regular file"
             elif name != entry.name:
                 problem = "its name is not valid UTF-8; rename it"
-            etag = f"{facts.st_ino}-{facts.st_mtime_ns}-{facts.st_ctime_ns}-{facts.st_size}"
-            yield LandedFile(self.place, run_id, name, None if problem else facts.st_size, etag, problem)
+            size = None if problem else facts.st_size
+            yield LandedFile(self.place, run_id, name, size, mark_of(facts), problem)
 
     def _remote_files(self, run_id: str) -> Iterator[LandedFile]:
         found = obstore.list_with_delimiter(self.place.store, f"{run_id}/")
@@ -197,27 +225,27 @@ class LandingZone:
                 continue
             yield LandedFile(self.place, run_id, name, item["size"], str(item["e_tag"]))
 
-    def _land_locally(self, run_id: str, files: Mapping[str, Path], manifest: str) -> None:
+    def _land_locally(self, run_id: str, files: Mapping[str, SourceFile], manifest: str) -> None:
         target = self.place.directory / run_id
-        self.place.directory.mkdir(parents=True, exist_ok=True)
+        self.place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if target.exists():
             raise _taken(run_id)
+        self.remove_abandoned()
         # A dot directory is no run: what a crash leaves there is never taken for one.
-        staged = Path(tempfile.mkdtemp(prefix=".landing-", dir=self.place.directory))
-        try:
-            for name, path in files.items():
-                shutil.copyfile(path, staged / name)
-            (staged / MANIFEST).write_text(manifest, "utf-8")
-            staged.chmod(0o755)
-            staged.rename(target)
-        except OSError:
-            if target.exists():
-                raise _taken(run_id) from None
-            raise
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
+        with copying(self.place.directory) as staged:
+            for name, source in files.items():
+                copy_file(source, staged / name)
+            own = staged / MANIFEST
+            own.touch(0o600)
+            own.write_text(manifest, "utf-8")
+            try:
+                staged.rename(target)
+            except OSError:
+                if target.exists():
+                    raise _taken(run_id) from None
+                raise
 
-    def _land_remotely(self, run_id: str, files: Mapping[str, Path], manifest: str) -> None:
+    def _land_remotely(self, run_id: str, files: Mapping[str, SourceFile], manifest: str) -> None:
         store, claim = self.place.store, f"{run_id}/{_CLAIM}"
         try:
             obstore.put(store, claim, b"", mode="create")  # one landing at a time; the store decides who is first
@@ -226,8 +254,9 @@ class LandingZone:
         try:
             if [item for batch in obstore.list(store, f"{run_id}/") for item in batch if item["path"] != claim]:
                 raise _taken(run_id)
-            for name, path in files.items():
-                obstore.put(store, f"{run_id}/{name}", path)
+            for name, source in files.items():
+                with source.open() as file:
+                    obstore.put(store, f"{run_id}/{name}", file)
             obstore.put(store, f"{run_id}/{MANIFEST}", manifest.encode())
         finally:
             obstore.delete(store, claim)
@@ -240,6 +269,14 @@ def _taken(run_id: str) -> EvidenceRejected:
     )
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def open_landed(landing: Path, run_id: str, name: str) -> BinaryIO:
+    """Open a file of a run, links within the landing zone followed; what is no regular file of it is refused."""
+    where = f"{landing}/{run_id}/{name}"
+    with Tree(landing) as tree:
+        try:
+            parts = tree.resolve((run_id, name))
+        except RuntimeError as error:
+            raise EvidenceRejected(f"{where} is a link that leads back to itself") from error
+        if parts is None:
+            raise EvidenceRejected(f"{where} is a link out of the landing zone, which is never followed")
+        return tree.open(parts, where)

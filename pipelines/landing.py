@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bronze.land import peek
 from bronze.manifest import Manifest, claim_from_text, parse
 from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST, is_slug, slug
+from lake.places import reaching
+from lake.regular_files import Tree, named_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from bronze.envelope import Envelope
     from bronze.limits import Limits
     from lake.landing_zone import LandingZone
+    from lake.regular_files import SourceFile
 
 _SUFFIXES = re.compile(r"(\.(json|gz|zst|zstd|pt|trace|chrome|csv|log|txt|sqlite|jsonl))+$", re.IGNORECASE)
 _RANK = re.compile(r"[-_.]?(?:rank|worker|r)[-_]?$", re.IGNORECASE)
 _BLOCK_BYTES = 1 << 20
+_MOST_MANIFEST_BYTES = 1 << 20
 
 
 def land(
@@ -32,25 +37,36 @@ def land(
     given: Mapping[str, str],
 ) -> tuple[str, Manifest, int]:
     """Put files into the landing zone as one run; what is typed wins over its `run.toml`, which wins over its files."""
-    files = _named(paths)
-    own = files.pop(MANIFEST, None)
-    if not files:
-        raise EvidenceRejected(
-            f"no file to land in {', '.join(map(str, paths))}", "name files, or a directory of files"
-        )
-    name = slug(run_id) if run_id else _name_of(paths, files)
-    recorded = parse(own.read_bytes(), str(own)) if own else Manifest({}, {})
-    typed = {key: claim_from_text(key, value) for key, value in given.items()}
-    claims = {**_found(files.values(), limits), **recorded.claims, **typed}
-    text = Manifest(claims, recorded.extra).to_toml()
-    manifest = parse(text.encode(), f"the manifest of {name}")
-    zone.land(name, files, text)
-    return name, manifest, len(files)
+    # Directories stay open until all is copied: one that is swapped meanwhile is not the one that was looked at.
+    with ExitStack() as held:
+        files = _named(paths, held)
+        own = files.pop(MANIFEST, None)
+        if not files:
+            raise EvidenceRejected(
+                f"no file to land in {', '.join(map(str, paths))}", "name files, or a directory of files"
+            )
+        name = slug(run_id) if run_id else _name_of(paths, files)
+        recorded = _recorded(own) if own else Manifest({}, {})
+        typed = {key: claim_from_text(key, value) for key, value in given.items()}
+        claims = {**_found(files.values(), limits), **recorded.claims, **typed}
+        text = Manifest(claims, recorded.extra).to_toml()
+        manifest = parse(text.encode(), f"the manifest of {name}")
+        zone.land(name, files, text)
+        return name, manifest, len(files)
 
 
-def _named(paths: Sequence[Path]) -> dict[str, Path]:
+def _recorded(own: SourceFile) -> Manifest:
+    """The manifest that lies beside the files."""
+    with reaching(f"{own.where} could not be read"), own.open() as file:
+        text = file.read(_MOST_MANIFEST_BYTES + 1)
+    if len(text) > _MOST_MANIFEST_BYTES:
+        raise EvidenceRejected(f"{own.where} has more than {_MOST_MANIFEST_BYTES:,} bytes, which no manifest has")
+    return parse(text, own.where)
+
+
+def _named(paths: Sequence[Path], held: ExitStack) -> dict[str, SourceFile]:
     """All files under the paths, each with the name it will have in the landing zone."""
-    found: dict[str, Path] = {}
+    found: dict[str, SourceFile] = {}
     for path in paths:
         try:
             is_there = path.exists()
@@ -58,26 +74,34 @@ def _named(paths: Sequence[Path]) -> dict[str, Path]:
             raise EvidenceRejected(f"{str(path)[:160]} cannot be a path: {error.strerror}", "check the path") from error
         if not is_there:
             raise EvidenceRejected(f"{path} does not exist", "check the path")
-        for file, name in _files(path):
+        with reaching(f"{path} could not be read"):
+            files = _files(path, held)
+        for name, file in files.items():
             if name in found:
-                name = f"{file.parent.name}-{name}"  # noqa: PLW2901 - the same name from two folders
+                name = f"{Path(file.where).parent.name}-{name}"  # noqa: PLW2901 - the same name from two folders
             if name in found:
-                raise EvidenceRejected(f"{file} and {found[name]} would both be called {name}", "rename one of them")
+                raise EvidenceRejected(
+                    f"{file.where} and {found[name].where} would both be called {name}", "rename one of them"
+                )
             found[name] = file
     return found
 
 
-def _files(path: Path) -> Iterator[tuple[Path, str]]:
+def _files(path: Path, held: ExitStack) -> dict[str, SourceFile]:
     if not path.is_dir():
-        yield path, path.name
-        return
-    for file in sorted(path.rglob("*")):
-        inner = file.relative_to(path).parts
-        if file.is_file() and not any(part.startswith(".") for part in inner):
-            yield file, "-".join(inner)
+        return {path.name: named_file(path)}
+    found: dict[str, SourceFile] = {}
+    for parts, file in held.enter_context(Tree(path)).files().items():
+        name = "-".join(parts)
+        if name in found:
+            raise EvidenceRejected(
+                f"{file.where} and {found[name].where} would both be called {name}", "rename one of them"
+            )
+        found[name] = file
+    return found
 
 
-def _name_of(paths: Sequence[Path], files: Mapping[str, Path]) -> str:
+def _name_of(paths: Sequence[Path], files: Collection[str]) -> str:
     """A run id from the one directory, or from what the file names have in common before the rank."""
     if len(paths) == 1 and paths[0].is_dir():
         name = paths[0].resolve().name
@@ -92,11 +116,11 @@ def _name_of(paths: Sequence[Path], files: Mapping[str, Path]) -> str:
     return name
 
 
-def _found(files: Iterable[Path], limits: Limits) -> dict[str, Any]:
+def _found(files: Iterable[SourceFile], limits: Limits) -> dict[str, Any]:
     """What the traces say of themselves before their first event."""
     found: dict[str, Any] = {}
     for file in files:
-        with file.open("rb") as opened:
+        with reaching(f"{file.where} could not be read"), file.open() as opened:
             envelope = peek(iter(lambda: opened.read(_BLOCK_BYTES), b""), limits)
         for name, value in _claims(envelope).items():
             found.setdefault(name, value)

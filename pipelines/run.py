@@ -61,6 +61,8 @@ def run(
     names = needed(table(name).full_name for name in to or UPSTREAM)
     tables = part(names)
     place = workplace(chosen, watcher)
+    for name in place.zone.remove_abandoned():
+        tell(f"removed {place.zone.place}/{name}, the copy that a landing left when it was stopped")
     complete, _ = place.zone.run_ids()
     for run_id in run_ids:
         if slug(run_id) not in complete:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from assets.bronze import materialise
 from bronze.limits import Limits
+from lake import landing_zone
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.places import Place
@@ -20,6 +20,7 @@ from tests.lake.specimens import READINGS, VISITS, readings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from lake.regular_files import SourceFile
     from lake.snapshot import Written
 
 ROOT = Path(__file__).parent.parent.parent
@@ -113,14 +114,14 @@ def land(options: dict[str, str], root: str, landing: str, run_id: str) -> None:
 
 def land_halfway(options: dict[str, str], landing: str, run_id: str, *paths: str) -> None:
     """Copy files into the landing zone, and stand still after the first: something to kill."""
-    copy = shutil.copyfile
+    copy = landing_zone.copy_file
 
-    def copy_and_stop(source: Path, target: Path) -> None:
+    def copy_and_stop(source: SourceFile, target: Path) -> None:
         copy(source, target)
         print("ready", flush=True)  # noqa: T201 - the other end of `release`
         sys.stdin.readline()
 
-    shutil.copyfile = copy_and_stop  # type: ignore[assignment]
+    landing_zone.copy_file = copy_and_stop
     LandingZone(Place.of(landing, options)).land(run_id, {Path(path).name: Path(path) for path in paths}, "")
 
 
