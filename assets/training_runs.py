@@ -20,6 +20,7 @@ from assets.waiting import POOL
 from assets.workplace import Workplace
 from lake.engines import engine
 from lake.errors import ContractBroken, LakeError
+from report.terminal_text import make_printable
 
 # Enough at once to fill the cores and to share the price of a look at each table; few enough to be told of early.
 _RUNS_AT_ONCE = 32
@@ -169,7 +170,7 @@ class _Launch:
         """Write the reason on the page of every partition that will not be made for it."""
         self._faults |= faults
         for run_id, fault in faults.items():
-            self._context.log.error("%s: %s", run_id, fault)
+            self._context.log.error("%s: %s", run_id, make_printable(str(fault)))
             self._workplace.onlooker.failed(run_id, fault)
             for tier in self._tiers[place:]:
                 for table in self._tables[tier]:

@@ -50,6 +50,8 @@ _ZSTD = _Packing(
 )
 
 
+# Up to so many plain bytes the ratio is not asked.
+_ANY_RATIO_BYTES = 16 << 20
 _SAVED_BYTES = 32
 _TRAILER_BYTES = 8
 
@@ -67,6 +69,7 @@ class Inflated:
         self._limits = limits
         self._again = again
         self.total_bytes = 0
+        self._packed_bytes = 0
         self.fault: str | None = None
 
     def __iter__(self) -> Iterator[bytes]:
@@ -75,15 +78,32 @@ class Inflated:
             held += block
         blocks = itertools.chain((held,), self._blocks)
         packing = next((known for known in (_GZIP, _ZSTD) if held.startswith(known.magic)), None)
-        for block in blocks if packing is None else self._unpack(packing, blocks):
+        for block in blocks if packing is None else self._unpack(packing, self._counted(blocks)):
             self.total_bytes += len(block)
             if self.total_bytes > self._limits.max_inflated_bytes:
                 raise EvidenceRejected(
                     f"it inflates to more than {self._limits.max_inflated_bytes:,} bytes",
-                    "raise TEETOTAL_MAX_INFLATED_BYTES if you trust it",
+                    "raise TEETOTAL_MAX_INFLATED_BYTES if you trust it, and run with --full",
                 )
+            if packing is not None:
+                self._hold_ratio()
             if block:
                 yield block
+
+    def _hold_ratio(self) -> None:
+        """Refuse what inflates to more than telemetry does; a small file may be anything."""
+        most = self._limits.max_inflation_ratio
+        if self.total_bytes > max(_ANY_RATIO_BYTES, most * self._packed_bytes):
+            raise EvidenceRejected(
+                f"it inflates to more than {most:,} times its size: {self._packed_bytes:,} bytes gave "
+                f"{self.total_bytes:,} so far",
+                "raise TEETOTAL_MAX_INFLATION_RATIO if you trust it, and run with --full",
+            )
+
+    def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        for block in blocks:
+            self._packed_bytes += len(block)
+            yield block
 
     def _unpack(self, packing: _Packing, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """Inflate member after member, a bounded amount at a time, and say how it ended."""

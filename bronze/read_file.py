@@ -143,10 +143,22 @@ def _drain(
     sha256: str,
 ) -> None:
     for table, batch in reader:
-        units[table].write(batch)
+        if batch.num_rows:
+            units[table].write(batch)
+        _hold_count(reader.rows_count + reader.unreadable_count, desk.limits)
         if reader.has_many_unreadable:
             stretches.write(unreadable.rows(sha256, reader.take_unreadable()))
         desk.progress(report.name, source.bytes, reader.rows_count)
+    _hold_count(reader.rows_count + reader.unreadable_count, desk.limits)
+
+
+def _hold_count(count: int, limits: Limits) -> None:
+    """Refuse a file of more rows than any recorder writes, before they fill the disk."""
+    if count > limits.max_file_rows:
+        raise EvidenceRejected(
+            f"it gives more than {limits.max_file_rows:,} rows",
+            "raise TEETOTAL_MAX_FILE_ROWS if you trust it, and run with --full",
+        )
 
 
 class _spooled:  # noqa: N801 - used as a `with` statement, never named
@@ -201,6 +213,7 @@ def _read_once(
     try:
         for batch, found, landed in ahead(_shards(reader), most=1):
             events.write(batch)
+            _hold_count(landed + reader.unreadable_count, desk.limits)
             if found:
                 stretches.write(unreadable.rows(fetched.sha256, found))
             desk.progress(report.name, source.bytes, landed)
@@ -208,6 +221,7 @@ def _read_once(
         if inflated.fault and not inflated.total_bytes:
             raise EvidenceRejected(f"{inflated.fault}, and nothing can be got out of it") from None
         raise
+    _hold_count(reader.events_count + reader.unreadable_count, desk.limits)
     if inflated.fault:
         reader.cut_short(inflated.fault)
     stretches.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))

@@ -42,6 +42,8 @@ class RecordReader(ABC):
     def __iter__(self) -> Iterator[Batch]:
         for _ in self._read():
             yield from self._full()
+            if self.has_many_unreadable:  # a batch, be it empty, lets whoever reads take them
+                yield next(iter(self._gathered.values())).taken()
         yield from self._full()
         yield from (gathered.taken() for gathered in self._gathered.values() if gathered.rows_count)
 

@@ -15,6 +15,7 @@ from pipelines.failures import FAILED, INTERRUPTED, require_resources, tell_fail
 from pipelines.key_commands import keys
 from pipelines.snapshot_commands import snapshots
 from pipelines.verify_command import verify
+from report.terminal_text import make_printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +38,9 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except LakeError as error:
             ctx.exit(tell_failure(error))
+        except click.ClickException as error:
+            error.message = make_printable(error.message)
+            raise
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output has seen enough
             ctx.exit(0)
@@ -100,10 +104,10 @@ def land(
     fields = dict(_pair(text) for text in given)
     fields |= {name: value for name, value in (("regime", regime), ("baseline", baseline)) if value}
     name, manifest, count = landing.land(LandingZone(chosen.landing), paths, chosen.limits, run_id=run_id, given=fields)
-    click.echo(f"landed {name}: {count} files in {chosen.landing}")
+    opening.say(f"landed {name}: {count} files in {chosen.landing}")
     for key, value in manifest.claims.items():
-        click.echo(f"  {key} = {value}")
-    click.echo("next: teetotal run")
+        opening.say(f"  {key} = {value}")
+    opening.say("next: teetotal run")
 
 
 @main.command()
@@ -117,7 +121,7 @@ def run(chosen: Settings, run_ids: tuple[str, ...], engine: str, full: bool, che
     """Bring into the lake what is new or has changed (all runs by default)."""
     outcomes = _run(chosen, run_ids, engine=engine, full=full, check=check, to=to)
     if not outcomes:
-        click.echo(f"no runs in {chosen.landing}: land one with `teetotal land`, or try `teetotal demo`")
+        opening.say(f"no runs in {chosen.landing}: land one with `teetotal land`, or try `teetotal demo`")
     if any(outcome.fault for outcome in outcomes):
         raise SystemExit(FAILED)
 
@@ -133,14 +137,14 @@ def status(chosen: Settings) -> None:
 
     found = states.status(opening.lake(chosen), LandingZone(chosen.landing), loaded(chosen.attestation_keys))
     if not found.lines and not found.notes:
-        click.echo(f"nothing in {chosen.landing} yet: land a run with `teetotal land`, or try `teetotal demo`")
+        opening.say(f"nothing in {chosen.landing} yet: land a run with `teetotal land`, or try `teetotal demo`")
         return
     console = opening.console()
     if found.lines:
         names = list(found.lines[0])
         show.grid(console, names, found.lines, names[3:])
     for note in found.notes:
-        console.print(note, highlight=False, markup=False, soft_wrap=True)
+        console.print(make_printable(note), highlight=False, markup=False, soft_wrap=True)
     if found.has_faults:
         raise SystemExit(FAILED)
 
@@ -180,7 +184,7 @@ def show_table(
         if columns or reveal or form != "table":
             raise click.UsageError("--plot draws a table's own chart: it takes no --columns, --format or --reveal")
         for line in show.plotted(lake, declared, run_ids, limit or None, opening.console().width):
-            click.echo(line)
+            opening.say(line)
         return
     wanted = [name.strip() for name in columns.split(",")] if columns else []
     most = (20 if form == "table" else None) if limit is None else limit or None
@@ -271,7 +275,7 @@ def report_page(chosen: Settings, out: Path, run_ids: tuple[str, ...]) -> None:
 
     made = report.built(opening.lake(chosen), run_ids)
     size = report.write(out, made.html)
-    click.echo(f"{out}: {made.runs} runs, {made.figures} figures, {size / 1e6:.1f} MB")
+    opening.say(f"{out}: {made.runs} runs, {made.figures} figures, {size / 1e6:.1f} MB")
 
 
 @main.command()
@@ -282,7 +286,7 @@ def ui(chosen: Settings, port: int, only: str | None) -> None:
     """Watch and launch in the browser: Dagster's web server on this machine, and the daemon behind it."""
     from pipelines.ui import serve
 
-    serve(chosen, port, click.echo, only=only)
+    serve(chosen, port, opening.say, only=only)
 
 
 @main.command()
@@ -298,9 +302,8 @@ def demo(chosen: Settings) -> None:
     if any(outcome.fault for outcome in outcomes):
         raise SystemExit(FAILED)
     for line in verdicts.told(opening.lake(chosen), run_ids):
-        click.echo(line)
-    click.echo(
-        f"""
+        opening.say(line)
+    closing = f"""
 Recorded on one NVIDIA H200 with confidential computing off; the `sealed` runs seal every ring hop in software
 (regime sw_per_hop_aesgcm), the `plain` runs take the same path without crypto. samples/README.md says more.
 
@@ -310,7 +313,8 @@ The tables are a Delta lake in {chosen.lake}. Look around:
   {sys.argv[0]} show gold.step_overhead --plot
   {sys.argv[0]} show gold.time_breakdown --run {run_ids[-1]}
   {sys.argv[0]} show silver.crossings --run {run_ids[-1]}"""
-    )
+    for line in closing.split("\n"):
+        opening.say(line)
 
 
 def _run(
@@ -326,11 +330,11 @@ def _run(
     from pipelines.progress import Watcher, show_warnings
     from pipelines.run import run as run_all
 
-    tell = partial(click.echo, err=True)
+    tell = partial(opening.say, err=True)
     with show_warnings():
         outcomes = run_all(chosen, Watcher(), run_ids, engine=engine, full=full, check=check, to=to, tell=tell)
     for outcome in outcomes:
-        click.echo(_told(outcome), err=outcome.fault is not None)
+        opening.say(_told(outcome), err=outcome.fault is not None)
     return outcomes
 
 

@@ -12,6 +12,7 @@ import click
 
 from lake.errors import ContractBroken, EvidenceRejected, LakeError
 from lake.scarcity import next_step, require_address_space
+from report.terminal_text import make_printable
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -43,7 +44,7 @@ def tell_failure(error: BaseException) -> int:
     _drop_output()
     if _is_traced():
         traceback.print_exception(error)
-    click.echo(f"teetotal: {_describe(error)}", err=True)
+    click.echo(make_printable(f"teetotal: {_describe(error)}"), err=True)
     return WRONG_USAGE if isinstance(error, EvidenceRejected) else FAILED
 
 

@@ -33,7 +33,7 @@ def list_keys(chosen: Settings) -> None:
 def create_keys(chosen: Settings) -> None:
     """Make a new keyring with one key, where there is none yet."""
     made = chosen.keyring.create()
-    click.echo(
+    opening.say(
         f"{made.place}: key {made.active_id} is active. Keep a copy apart from the lake: a lost key opens nothing."
     )
 
@@ -46,7 +46,7 @@ def rotate_keys(chosen: Settings, resume: bool) -> None:
     from pipelines import keys as keyrings
 
     ring = chosen.keyring() if resume else chosen.keyring.rotate()
-    click.echo(f"{ring.place}: key {ring.active_id} is active")
+    opening.say(f"{ring.place}: key {ring.active_id} is active")
     for written in keyrings.reseal(opening.lake(chosen), ring):
-        click.echo(f"{written.table}, run {written.run_id}: {written.rows:,} rows sealed again")
-    click.echo("Every partition is sealed with the active key. Files of older versions stay until they are vacuumed.")
+        opening.say(f"{written.table}, run {written.run_id}: {written.rows:,} rows sealed again")
+    opening.say("Every partition is sealed with the active key. Files of older versions stay until they are vacuumed.")

@@ -12,6 +12,7 @@ from assets.workplace import Workplace
 from lake.errors import LakeError
 from pipelines.jobs import INGEST
 from pipelines.partitions import known, range_tags, stretches
+from report.terminal_text import make_printable
 
 
 def build_landing_sensor(interval_seconds: int) -> dg.SensorDefinition:
@@ -36,7 +37,7 @@ def launch_landed_runs(
         try:
             marks[run_id] = bronze.seen(workplace.zone, run_id, workplace.keys)
         except LakeError as error:  # it went away, or changes under our eyes: the next tick sees it
-            context.log.warning("%s: %s", run_id, error)
+            context.log.warning("%s: %s", run_id, make_printable(str(error)))
     for run_id in sorted(before.keys() - marks.keys()):
         context.log.info("%s is gone from the landing zone; its tables stay in the lake", run_id)
     changed = [run_id for run_id in marks if marks[run_id] != before.get(run_id)]

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
+
+from report.terminal_text import make_printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -16,6 +20,11 @@ def lake(chosen: Settings) -> Lake:
     from lake.store import Lake
 
     return Lake(chosen.lake, chosen.keyring)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Write one line to the terminal; what would steer it (in a name, a path, a reason) is shown as its escape."""
+    click.echo(make_printable(text), err=err)
 
 
 def console() -> Console:

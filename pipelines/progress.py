@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from assets.workplace import Onlooker
+from report.terminal_text import make_printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,7 +83,7 @@ def _bars(screen: TextIO, run_id: str, files: Sequence[LandedFile]) -> Iterator[
     from rich.console import Console
 
     columns = (
-        progress.TextColumn("  {task.description}"),
+        progress.TextColumn("  {task.description}", markup=False),
         progress.BarColumn(),
         progress.DownloadColumn(),
         progress.TextColumn("{task.fields[rows]:,} rows"),
@@ -91,7 +92,7 @@ def _bars(screen: TextIO, run_id: str, files: Sequence[LandedFile]) -> Iterator[
     )
     with progress.Progress(*columns, console=Console(file=screen), transient=True) as bars:
         tasks = {
-            file.name: bars.add_task(f"{run_id}/{file.name}", total=file.size_bytes, rows=0)
+            file.name: bars.add_task(make_printable(f"{run_id}/{file.name}"), total=file.size_bytes, rows=0)
             for file in files
             if file.problem is None
         }

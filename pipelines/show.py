@@ -8,17 +8,19 @@ from typing import IO, TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from rich.table import Table as Grid
 from rich.text import Text
 
 from lake.connections import in_order
 from lake.errors import EvidenceRejected, nearest
 from lake.sealing import brief
+from report.terminal_text import CSV_UNSAFE, make_csv_safe, make_printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from rich.console import Console
+    from rich.console import Console, JustifyMethod
 
     from lake.store import Lake
     from lake.tables import Table
@@ -84,9 +86,30 @@ def write(batches: pa.RecordBatchReader, form: str, out: IO[bytes]) -> None:
 def _write_csv(batches: pa.RecordBatchReader, out: IO[bytes]) -> None:
     from pyarrow import csv
 
-    with csv.CSVWriter(out, batches.schema) as writer:
+    texts = [place for place, field in enumerate(batches.schema) if _is_text(field.type)]
+    schema = pa.schema(
+        [
+            pa.field(make_csv_safe(field.name), pa.string() if place in texts else field.type)
+            for place, field in enumerate(batches.schema)
+        ]
+    )
+    with csv.CSVWriter(out, schema) as writer:
         for batch in batches:
-            writer.write_batch(batch)
+            columns = [_safe_cells(column) if place in texts else column for place, column in enumerate(batch.columns)]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(is_it(value) for is_it in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
+
+
+def _safe_cells(column: pa.Array) -> pa.Array:
+    """The cells of a text column for a spreadsheet; numbers and times have columns of their own kinds."""
+    texts = column.cast(pa.string())
+    if not pc.any(pc.match_substring_regex(texts, pattern=CSV_UNSAFE)).as_py():
+        return texts
+    return pa.array([None if text is None else make_csv_safe(text) for text in texts.to_pylist()], pa.string())
 
 
 def _write_json(batches: pa.RecordBatchReader, out: IO[bytes]) -> None:
@@ -126,7 +149,7 @@ def draw(batches: pa.RecordBatchReader, total: int, console: Console, sealed: Se
         return
     filled = [name for name in shown[0] if any(row[name] is not None for row in shown)]
     cells = [{name: _cell(row[name]) for name in filled} for row in shown]
-    widths = [max(len(name), *(len(row[name]) for row in cells)) for name in filled]
+    widths = [max(len(make_printable(name)), *(len(row[name]) for row in cells)) for name in filled]
     numbers = {name for name in filled if all(isinstance(row[name], int | float | None) for row in shown)}
     if sum(widths) + 2 * len(widths) <= console.width:
         grid(console, filled, cells, numbers)
@@ -142,10 +165,12 @@ def grid(console: Console, names: Sequence[str], cells: Sequence[dict[str, str]]
     """A plain grid, numbers to the right."""
     drawn = Grid(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     right = set(numbers)
+    # As `Text`, because a plain string would be read as markup.
     for name in names:
-        drawn.add_column(name, justify="right" if name in right else "left", no_wrap=True, overflow="ellipsis")
+        justify: JustifyMethod = "right" if name in right else "left"
+        drawn.add_column(Text(make_printable(name)), justify=justify, no_wrap=True, overflow="ellipsis")
     for row in cells:
-        drawn.add_row(*(row[name] for name in names))
+        drawn.add_row(*(Text(make_printable(row[name])) for name in names))
     console.print(drawn, highlight=False, markup=False)
 
 
@@ -156,7 +181,7 @@ def _blocks(console: Console, names: Sequence[str], cells: Sequence[dict[str, st
         drawn.add_column(no_wrap=True)
         drawn.add_column(overflow="fold")
         for name in names:
-            drawn.add_row(name, Text(row[name]))
+            drawn.add_row(Text(make_printable(name)), Text(row[name]))
         console.print(drawn, highlight=False, markup=False)
         console.print()
 
@@ -168,5 +193,5 @@ def _cell(value: object, most: int = _CELL_WIDTH) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.6g}"
-    text = "".join(char if char.isprintable() else " " for char in str(value))
+    text = make_printable(str(value))
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from pipelines import opening
+
 _BASE = click.option(
     "--base", metavar="REV", help="Compare with where HEAD left this revision (default: the main branch, or HEAD~1)."
 )
@@ -25,7 +27,7 @@ def review_snapshots(base: str | None, full: bool) -> None:
     from pipelines.snapshots import review
     from report.snapshot_review import page
 
-    click.echo(page(review(Path.cwd(), base), is_full=full), nl=False)
+    _print(page(review(Path.cwd(), base), is_full=full))
 
 
 @snapshots.command("gate")
@@ -37,8 +39,13 @@ def gate_snapshots(base: str | None, full: bool) -> None:
     from report.snapshot_review import page
 
     found = review(Path.cwd(), base)
-    click.echo(page(found, is_full=full), nl=False)
+    _print(page(found, is_full=full))
     for fault in found.faults:
-        click.echo(f"teetotal: {fault}", err=True)
+        opening.say(f"teetotal: {fault}", err=True)
     if found.faults:
         raise SystemExit(1)
+
+
+def _print(text: str) -> None:
+    for line in text.removesuffix("\n").split("\n"):
+        opening.say(line)
