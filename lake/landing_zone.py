@@ -9,7 +9,7 @@ import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, Self
 
 import obstore
 from obstore.exceptions import AlreadyExistsError
@@ -22,6 +22,7 @@ from lake.regular_files import SourceFile, Tree, copy_file, mark_of, named_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from io import BufferedReader
 
     from lake.places import Place
 
@@ -32,7 +33,9 @@ _BLOCK_BYTES = 1 << 20
 class Fetched:
     """A landed file's bytes at hand on this machine, with their digest."""
 
-    def __init__(self, where: str, sha256: str, reopen: Callable[[], BinaryIO], spool: Path | None = None) -> None:
+    def __init__(
+        self, where: str, sha256: str, reopen: Callable[[], BufferedReader], spool: Path | None = None
+    ) -> None:
         self._where = where
         self._reopen = reopen
         self._spool = spool
@@ -90,7 +93,7 @@ class LandedFile:
             mark = mark_of(os.fstat(file.fileno()))
             return hashlib.file_digest(file, "sha256").hexdigest(), mark
 
-    def _open(self, mark: str | None = None) -> BinaryIO:
+    def _open(self, mark: str | None = None) -> BufferedReader:
         """Open a local file; what became a link out, a pipe or a device since it was listed is refused."""
         file = open_landed(self.place.directory, self.run_id, self.name)
         if mark is not None and mark_of(os.fstat(file.fileno())) != mark:
@@ -269,7 +272,7 @@ def _taken(run_id: str) -> EvidenceRejected:
     )
 
 
-def open_landed(landing: Path, run_id: str, name: str) -> BinaryIO:
+def open_landed(landing: Path, run_id: str, name: str) -> BufferedReader:
     """Open a file of a run, links within the landing zone followed; what is no regular file of it is refused."""
     where = f"{landing}/{run_id}/{name}"
     with Tree(landing) as tree:

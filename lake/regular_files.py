@@ -8,12 +8,13 @@ import stat
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from lake.errors import EvidenceRejected, SourceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from io import BufferedReader
 
 _BLOCK_BYTES = 1 << 20
 # A pipe that nobody writes to must not hold us up, and a terminal must not become ours.
@@ -35,7 +36,7 @@ class SourceFile:
     """A file to be copied: how a person calls it, and how its bytes are opened, each time with the same care."""
 
     where: str
-    open: Callable[[], BinaryIO]
+    open: Callable[[], BufferedReader]
 
 
 def named_file(path: Path) -> SourceFile:
@@ -75,7 +76,7 @@ class Tree:
                     found[parts] = SourceFile(where, partial(self.open, target, where))
         return dict(sorted(found.items()))
 
-    def open(self, parts: tuple[str, ...], where: str) -> BinaryIO:
+    def open(self, parts: tuple[str, ...], where: str) -> BufferedReader:
         """Open a regular file below by its path, on which no link is followed."""
         handle = self._parent(parts, where)
         try:
@@ -141,7 +142,7 @@ def mark_of(facts: os.stat_result) -> str:
     return f"{facts.st_ino}-{facts.st_mtime_ns}-{facts.st_ctime_ns}-{facts.st_size}"
 
 
-def _opened(where: str, name: str, flags: int, *, follow: bool, dir_fd: int | None = None) -> BinaryIO:
+def _opened(where: str, name: str, flags: int, *, follow: bool, dir_fd: int | None = None) -> BufferedReader:
     """Open what is a regular file, and still is one once it is open; nothing else is opened at all."""
     _require_regular(os.stat(name, dir_fd=dir_fd, follow_symlinks=follow).st_mode, where)
     try:

@@ -38,9 +38,6 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except LakeError as error:
             ctx.exit(tell_failure(error))
-        except click.ClickException as error:
-            error.message = make_printable(error.message)
-            raise
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output has seen enough
             ctx.exit(0)

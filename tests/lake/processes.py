@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from assets.bronze import materialise
 from bronze.limits import Limits
-from lake import landing_zone
+from lake import landing_zone, regular_files
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.places import Place
@@ -114,14 +114,14 @@ def land(options: dict[str, str], root: str, landing: str, run_id: str) -> None:
 
 def land_halfway(options: dict[str, str], landing: str, run_id: str, *paths: str) -> None:
     """Copy files into the landing zone, and stand still after the first: something to kill."""
-    copy = landing_zone.copy_file
+    copy = regular_files.copy_file
 
     def copy_and_stop(source: SourceFile, target: Path) -> None:
         copy(source, target)
         print("ready", flush=True)  # noqa: T201 - the other end of `release`
         sys.stdin.readline()
 
-    landing_zone.copy_file = copy_and_stop
+    vars(landing_zone)["copy_file"] = copy_and_stop
     LandingZone(Place.of(landing, options)).land(run_id, {Path(path).name: Path(path) for path in paths}, "")
 
 

@@ -9,7 +9,7 @@ import socket
 import stat
 from contextlib import ExitStack, closing
 from io import FileIO
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from click.testing import CliRunner
@@ -26,6 +26,7 @@ from tests.lake.processes import await_ready, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from io import BufferedReader
     from pathlib import Path
 
     from click.testing import Result
@@ -193,7 +194,7 @@ def test_a_file_that_grows_while_it_is_copied_is_refused_and_nothing_is_left(zon
 
     with pytest.raises(SourceUnavailable, match="changed while it was copied"):
         zone.land(
-            "job", {"a.json": SourceFile("rank0.json", lambda: cast("BinaryIO", Growing(job / "rank0.json")))}, ""
+            "job", {"a.json": SourceFile("rank0.json", lambda: cast("BufferedReader", Growing(job / "rank0.json")))}, ""
         )
     assert list(zone.place.directory.iterdir()) == []
 
