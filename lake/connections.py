@@ -21,7 +21,7 @@ def all_cores() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(":memory:", config=_QUIET)
 
 
-def closed_off() -> duckdb.DuckDBPyConnection:
+def closed_off(memory_bytes: int) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB for a statement that someone else wrote: no file, no extension, no variable of ours.
 
     It does not spill either: what it spills would lie unsealed on disk, and it may open whatever lies where it spills.
@@ -32,7 +32,7 @@ def closed_off() -> duckdb.DuckDBPyConnection:
             **_QUIET,
             "allow_community_extensions": "false",
             "enable_external_access": "false",
-            "memory_limit": "50%",
+            "memory_limit": f"{memory_bytes}B",
             "python_enable_replacements": "false",
             "temp_directory": "",
         },

@@ -34,6 +34,10 @@ class EvidenceRejected(LakeError):
     """A source says something that cannot be taken: terminal, never retried."""
 
 
+class LimitReached(LakeError):
+    """A question needs more time or memory than it was allowed: terminal; ask for less, or allow more."""
+
+
 class SourceUnavailable(LakeError):
     """Storage or a source did not answer, or another writer was first: transient, worth another try."""
 

@@ -215,6 +215,11 @@ def show_table(
     "--timeout", type=click.FloatRange(min=0), default=60, show_default=True, help="Seconds to answer in; 0: no limit."
 )
 @click.option(
+    "--memory",
+    metavar="SIZE",
+    help="DuckDB's most memory, as 500MB (TEETOTAL_QUERY_MEMORY, default 4GB or half of the machine's).",
+)
+@click.option(
     "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="What answers."
 )
 @click.pass_obj
@@ -226,6 +231,7 @@ def query_lake(
     form: str,
     limit: int | None,
     timeout: float,
+    memory: str | None,
     engine: str,
 ) -> None:
     """Ask all tables in SQL, for example `teetotal query 'SELECT run_id, regime FROM bronze.runs'`.
@@ -235,8 +241,8 @@ def query_lake(
     columns give tokens (`show --reveal` opens them). Files, settings and extensions are out of reach. With
     `--engine spark` the dialect is Spark's, and values are named `:run`.
     """
-    from pipelines import show
     from pipelines.query import parameters, query, text_of
+    from pipelines.settings import parse_bytes, query_environment
 
     text = text_of(sql, None if file is None else Path(file), sys.stdin.buffer)
     most = (20 if form == "table" else None) if limit is None else limit or None
@@ -247,8 +253,17 @@ def query_lake(
             opening.lake(chosen), chosen.spark, text, parameters(given), timeout or None
         )
     else:
-        asked = query(opening.lake(chosen), text, parameters(given), timeout or None)
+        asked = query(
+            chosen.lake,
+            text,
+            parameters(given),
+            timeout or None,
+            memory_bytes=parse_bytes(memory, "--memory") if memory else chosen.query_memory_bytes,
+            environment=query_environment(),
+        )
     with asked as answer:
+        from pipelines import show  # while the process that answers imports what it needs
+
         if form == "table":
             rows, total = answer.first(most)
             show.draw(rows, total, opening.console(), answer.sealed)

@@ -1,107 +1,215 @@
-"""`teetotal query`: one statement that reads, over all tables of the lake, its values bound by name."""
+"""`teetotal query`: one statement that reads, answered by a process that ends when its time or its memory is up."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from functools import cached_property
+from multiprocessing.connection import Pipe
+from typing import IO, TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 
-from assets.catalogue import TABLES
-from lake.connections import closed_off, lock
-from lake.errors import EvidenceRejected, LakeError, SourceUnavailable, nearest
-from pipelines import timeline
+from lake import errors
+from lake.errors import EvidenceRejected, LimitReached, SourceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from lake.store import Lake
-    from lake.tables import Table
+    from lake.places import Place
 
 Value = str | int | float | bool
 
-_BATCH_ROWS = 65_536
-_MOST_TEXT = 300
-_AGAIN_S = 0.2
-_READS = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
-_TAKEN = "SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN are taken"
-_USE = {"bronze": "USE bronze", "silver": "USE silver", "gold": "USE gold"}
+# A table for a person is drawn from memory; the other formats are written batch by batch.
+_MOST_DRAWN_BYTES = 256 << 20
 _PARAMETER = re.compile(r"([A-Za-z0-9_]+)(:text)?=(.*)", re.DOTALL)
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_ABSENT = re.compile(r'Catalog Error: Table with name "?([^"]+?)"? does not exist')
-_LINE = re.compile(r"LINE \d+:")
-# What an answer's columns become: the kinds of the lake's own columns, which every format can write.
-_KEPT = {
-    "varchar",
-    "boolean",
-    "tinyint",
-    "smallint",
-    "integer",
-    "bigint",
-    "utinyint",
-    "usmallint",
-    "uinteger",
-    "double",
-}
-_CASTS = {"hugeint": "BIGINT", "uhugeint": "BIGINT", "ubigint": "BIGINT", "float": "DOUBLE", "decimal": "DOUBLE"}
 
 
 class Answer:
     """What a statement gives: rows that are read as they are made, and the names of its columns of tokens."""
 
-    def __init__(self, relation: duckdb.DuckDBPyRelation, tables: Iterable[Table], clock: _Clock) -> None:
-        self._relation = _plain(relation)
-        self._clock = clock
-        tokens = {column.name for table in tables for column in table.sealed}
-        kinds = zip(self._relation.columns, self._relation.types, strict=True)
-        self.sealed = [name for name, kind in kinds if name in tokens and kind.id == "varchar"]
+    def __init__(self, child: _Child) -> None:
+        self._child = child
+
+    @cached_property
+    def sealed(self) -> list[str]:
+        """The columns of tokens; waits until the statement is planned."""
+        return list(json.loads(self._child.expect(b"plan"))["sealed"])
 
     def rows(self, limit: int | None = None) -> pa.RecordBatchReader:
         """The rows, or the first of them, batch by batch."""
-        asked = self._relation if limit is None else self._relation.limit(limit)
-        with self._clock.explained():
-            batches = asked.to_arrow_reader(_BATCH_ROWS)
-        return pa.RecordBatchReader.from_batches(batches.schema, self._each(batches))
+        self._ask("rows", limit)
+        schema = pa.ipc.read_schema(pa.py_buffer(self._child.expect(b"schema")))
+        return pa.RecordBatchReader.from_batches(schema, self._each(schema))
 
     def first(self, limit: int | None = None) -> tuple[pa.RecordBatchReader, int]:
         """The first rows, and how many there are in all; they are counted only where there are more."""
-        found = self.rows(None if limit is None else limit + 1).read_all()
+        rows = self.rows(None if limit is None else limit + 1)
+        kept: list[pa.RecordBatch] = []
+        for batch in rows:
+            kept.append(batch)
+            if sum(one.nbytes for one in kept) > _MOST_DRAWN_BYTES:
+                raise LimitReached(
+                    f"more than {_MOST_DRAWN_BYTES >> 20} MiB of rows for a table on the terminal",
+                    "write them to a file: --format csv, json or parquet",
+                )
+        found = pa.Table.from_batches(kept, rows.schema)
         if limit is None or found.num_rows <= limit:
             return found.to_reader(), found.num_rows
-        with self._clock.explained():
-            return found.slice(0, limit).to_reader(), len(self._relation)
+        self._ask("count")
+        return found.slice(0, limit).to_reader(), int(self._child.expect(b"count"))
 
-    def _each(self, batches: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        with self._clock.explained():
-            yield from batches
+    def _ask(self, what: str, limit: int | None = None) -> None:
+        _ = self.sealed  # what goes wrong with the plan is told first
+        self._child.send({"what": what, "limit": limit})
+
+    def _each(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        while True:
+            kind, content = self._child.receive()
+            if kind != b"batch":
+                return
+            batch = pa.ipc.read_record_batch(pa.py_buffer(content), schema)
+            batch.validate()
+            yield batch
 
 
 @contextmanager
 def query(
-    lake: Lake, sql: str, parameters: Mapping[str, Value] | None = None, timeout_s: float | None = 60.0
+    lake: Place,
+    sql: str,
+    parameters: Mapping[str, Value] | None = None,
+    timeout_s: float | None = 60.0,
+    *,
+    memory_bytes: int,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Answer]:
-    """Ask the lake; what is no single statement that reads, or lacks a value, is refused before anything runs."""
-    values = dict(parameters or {})
-    with closed_off() as connection, _Clock(connection, timeout_s) as clock:
-        with clock.explained():
-            statement = _statement(connection, sql)
-            names = _names(connection, sql)
-        _expect(statement.named_parameters, values)
-        tables = _tables(names)
-        _open(connection, lake, tables)
-        if set(timeline.READS) <= set(tables):
-            timeline.create(connection)
-        lock(connection)
-        with clock.explained(names or ()):
-            clock.start()
-            relation = connection.sql(statement, params=values)  # the person's own text, held by all of the above
-        yield Answer(relation, tables, clock)
+    """Ask the lake in a process of its own; what goes wrong is told when the answer is first looked at.
+
+    The time counts from when that process is ready to when the last row has been taken.
+    """
+    request = {
+        "lake": lake.root,
+        "options": dict(lake.options),
+        "sql": sql,
+        "values": dict(parameters or {}),
+        "memory_bytes": memory_bytes,
+        "timeout_s": timeout_s,
+    }
+    child = _Child(request, environment)
+    try:
+        yield Answer(child)
+    finally:
+        child.end()
+
+
+class _Child:
+    """The process that answers; it is killed when its time is up, and in any case when we are done with it."""
+
+    def __init__(self, request: dict[str, Any], environment: Mapping[str, str] | None) -> None:
+        self._request = request
+        self._is_late = False
+        self._timer: threading.Timer | None = None
+        self._connection, theirs = Pipe()
+        words = ["-m", "pipelines.query_child", str(theirs.fileno()), str(os.getpid())]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module, by our own interpreter
+                [sys.executable, "-P", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=None if environment is None else dict(environment),
+            )
+        except OSError as error:
+            self._connection.close()
+            raise SourceUnavailable(
+                f"the process for the query could not be started: {error.strerror}",
+                "end other programs, then ask again",
+            ) from error
+        finally:
+            theirs.close()
+
+    def send(self, content: dict[str, Any]) -> None:
+        """Tell the process something; where it is gone, what it said last is read next."""
+        try:
+            self._connection.send_bytes(json.dumps(content).encode())
+        except OSError:
+            return
+
+    def receive(self) -> tuple[bytes, bytes]:
+        """The next message, its kind first; an error that the process met is raised here."""
+        try:
+            if self._timer is None:
+                self._begin(self._connection)
+            kind, _, content = self._connection.recv_bytes().partition(b" ")
+        except (EOFError, OSError):
+            raise self._explain_end() from None
+        if kind == b"error":
+            raise self._rebuild(json.loads(content))
+        return kind, content
+
+    def expect(self, kind: bytes) -> bytes:
+        """The content of the next message, which is of that kind."""
+        found, content = self.receive()
+        if found != kind:
+            raise SourceUnavailable(f"the query process said {found!r} where {kind!r} was expected", "ask again")
+        return content
+
+    def end(self) -> None:
+        """Kill the process, whatever it does, and wait until it is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
+
+    def _begin(self, connection: Connection) -> None:
+        """Wait until the process has imported what it needs, hand it the request, and let the time count."""
+        connection.recv_bytes()
+        timeout_s = self._request["timeout_s"]
+        self._timer = threading.Timer(timeout_s or 0, self._expire)
+        self._timer.daemon = True
+        if timeout_s is not None:
+            self._timer.start()
+        self.send(self._request)
+
+    def _expire(self) -> None:
+        self._is_late = True
+        self._process.kill()
+
+    def _explain_end(self) -> errors.LakeError:
+        status = self._process.wait()
+        if self._is_late or -status == signal.SIGALRM:
+            return LimitReached(
+                f"no answer within {self._request['timeout_s']:g} s",
+                "ask for less, or allow more with --timeout (0: no limit)",
+            )
+        if status > 0:
+            return SourceUnavailable(f"the query process ended with status {status}", "ask again")
+        # Where an allocation fails in a library that cannot go on without it, the library ends the process.
+        return self._lack_memory(f"; its process ended with {signal.Signals(-status).name}")
+
+    def _rebuild(self, told: dict[str, str]) -> errors.LakeError:
+        """The error that the process met, as ours."""
+        kind = getattr(errors, told["kind"], LimitReached)
+        return self._lack_memory() if kind is LimitReached else kind(told["what"], told["hint"])
+
+    def _lack_memory(self, more: str = "") -> LimitReached:
+        return LimitReached(
+            f"the statement needs more than the {self._request['memory_bytes'] / 1e9:.1f} GB of memory that it may use"
+            f"{more}",
+            "ask for fewer rows or columns, or allow more with --memory; a query does not spill to disk",
+        )
 
 
 def parameters(texts: Iterable[str]) -> dict[str, Value]:
@@ -151,142 +259,3 @@ def _encodable(text: str) -> str:
     except UnicodeEncodeError as error:
         raise EvidenceRejected(f"{text[:80]!r} is not UTF-8", "type it as UTF-8") from error
     return text
-
-
-def _statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
-    found = connection.extract_statements(sql)
-    if len(found) != 1:
-        raise EvidenceRejected(f"expected one statement, found {len(found) or 'none'}", "ask one question at a time")
-    if found[0].type not in _READS:
-        hint = f"{_TAKEN}; PIVOT only with the values in its ON … IN (…)"
-        raise EvidenceRejected(f"a query only reads, and this is {found[0].type.name}", hint)
-    return found[0]
-
-
-def _names(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str] | None:
-    """The tables that a text names, as `tier.name`; none where the text alone does not tell, as with SHOW."""
-    told = connection.execute("SELECT json_serialize_sql($sql)", {"sql": sql}).fetchone()
-    try:
-        todo = [json.loads(told[0])] if told else []
-    except RecursionError:
-        return None
-    names: set[str] = set()
-    while todo:
-        node = todo.pop()
-        if isinstance(node, dict):
-            kind = node.get("type")
-            if kind in {"SHOW_REF", "TABLE_FUNCTION"} or node.get("error") is True:
-                return None
-            if kind == "BASE_TABLE" and node["schema_name"]:
-                names.add(f"{node['schema_name']}.{node['table_name']}".lower())
-        todo += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    return names
-
-
-def _tables(names: set[str] | None) -> list[Table]:
-    """The tables that are named, those of a view included; all where the text does not tell, or names another."""
-    if names is None or not names <= {*TABLES, timeline.NAME}:
-        return list(TABLES.values())
-    behind = {table.full_name for table in timeline.READS} if timeline.NAME in names else set()
-    return [TABLES[name] for name in sorted((names | behind) - {timeline.NAME})]
-
-
-def _expect(asked: set[str], values: Mapping[str, Value]) -> None:
-    missing, extra = sorted(asked - values.keys()), sorted(values.keys() - asked)
-    if missing:
-        hint = " ".join(f"--param {name}=…" for name in missing)
-        raise EvidenceRejected(f"no value for {', '.join(f'${name}' for name in missing)}", f"give {hint}")
-    if extra:
-        names = ", ".join(f"${name}" for name in sorted(asked))
-        raise EvidenceRejected(
-            f"the statement has no {', '.join(f'${name}' for name in extra)}", f"it has {names or 'no parameters'}"
-        )
-
-
-def _open(connection: duckdb.DuckDBPyConnection, lake: Lake, tables: Iterable[Table]) -> None:
-    """Put each table under its name; one that is not there yet is an empty one."""
-    # As Arrow datasets, so that DuckDB need open no file. Views over `read_parquet` would need `allowed_paths`, and
-    # what DuckDB may read there it may write: `EXPLAIN ANALYZE COPY … TO` a file of the lake has replaced it. Columns
-    # and filters are handed down all the same, so a question on one run reads that run's files only.
-    connection.execute("CREATE SCHEMA bronze; CREATE SCHEMA silver; CREATE SCHEMA gold")
-    for table in tables:
-        connection.execute(_USE[table.tier])
-        connection.from_arrow(lake.dataset(table)).create_view(table.name)
-    connection.execute("USE main")
-
-
-def _plain(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """The same columns, each with a name and a kind that every format has."""
-    single = relation.select(duckdb.StarExpression())  # gives the second of two equal names another
-    columns = []
-    for name, kind in zip(single.columns, single.types, strict=True):
-        column = duckdb.ColumnExpression(name)
-        columns.append(column if kind.id in _KEPT else column.cast(_CASTS.get(kind.id, "VARCHAR")).alias(name))
-    return single.select(*columns)
-
-
-class _Clock:
-    """Interrupts a connection when its time is up, and says in one line why a statement failed."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, timeout_s: float | None) -> None:
-        self._connection = connection
-        self._timeout_s = timeout_s
-        self._is_done = threading.Event()
-        self._is_late = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> _Clock:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_done.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def start(self) -> None:
-        """From here on the time counts."""
-        if self._timeout_s is not None:
-            self._thread.start()
-
-    @contextmanager
-    def explained(self, names: Iterable[str] = ()) -> Iterator[None]:
-        """Turn what DuckDB answers with into one line that says what to do."""
-        try:
-            yield
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise self._told(error, names) from error
-
-    def _watch(self) -> None:
-        if self._is_done.wait(self._timeout_s):
-            return
-        self._is_late.set()
-        while not self._is_done.wait(_AGAIN_S):  # between two batches an interrupt may find nothing to stop
-            self._connection.interrupt()
-
-    def _told(self, error: Exception, names: Iterable[str]) -> LakeError:
-        if self._is_late.is_set():
-            return EvidenceRejected(
-                f"no answer within {self._timeout_s:g} s", "ask for less, or allow more with --timeout (0: no limit)"
-            )
-        lines = [line for line in map(_printable, str(error).splitlines()) if line.strip()]
-        what = lines[0][:_MOST_TEXT] if lines else type(error).__name__
-        if "reading the Arrow source failed" in what:
-            return SourceUnavailable(
-                what, "a file of the lake could not be read; if the lake has just changed, ask again"
-            )
-        if isinstance(error, duckdb.OutOfMemoryException):
-            return EvidenceRejected(
-                what, "ask for fewer rows or columns: a query may use half of the memory, and no disk"
-            )
-        if isinstance(error, duckdb.ConversionException):
-            return EvidenceRejected(what, "a number that is meant as a text is given as --param name:text=…")
-        absent = _ABSENT.match(what)
-        if absent:
-            asked = next(iter(sorted(set(names) - TABLES.keys())), absent[1])
-            return EvidenceRejected(f"there is no table {asked!r}", nearest(asked, [*TABLES, timeline.NAME]))
-        hint = lines[1][:_MOST_TEXT] if len(lines) > 1 and not _LINE.match(lines[1]) else ""
-        return EvidenceRejected(what, hint)
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)

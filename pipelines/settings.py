@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING
 from bronze.limits import Limits
 from lake.cluster import Cluster
 from lake.errors import ContractBroken
-from lake.executors import Site
 from lake.keyring import KeyringFile, KeyringSecret, NoKeyring
-from lake.landing_zone import LandingZone
 from lake.places import Place
-from lake.store import Lake
+from pipelines.fitting import memory
 from pipelines.hosts import parse_authority
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from lake.executors import Site
     from lake.keyring import KeyringSource
 
 # The address of a PostgreSQL server for Dagster's records. It may hold a password: files name it, none repeats it.
@@ -33,6 +32,9 @@ _DRIVER = "postgresql+psycopg2://"
 _BUNDLED = (Path(__file__).parent / "dagster.yaml", Path(__file__).parent.parent / "dagster.yaml")
 _SPARK = re.compile(r"local(\[[^]]+\])?|spark://\S+|sc://\S+")
 _CHECKS = ("duckdb", "spark")
+_QUERY_MEMORY_BYTES = 4_000_000_000
+_BYTES = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?([MG]B)", re.IGNORECASE)
+_UNITS = {"MB": 1_000_000, "GB": 1_000_000_000}
 _STORAGE_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_")
 
 
@@ -68,6 +70,8 @@ class Settings:
     sensor_seconds: int = 15
     # Names beside those of loopback by which a browser may ask for the web interface: those of a proxy before it.
     ui_hosts: tuple[str, ...] = ()
+    # What the process of a query may use.
+    query_memory_bytes: int = _QUERY_MEMORY_BYTES
 
 
 def settings(
@@ -96,11 +100,17 @@ def settings(
         checks=_checks(known),
         sensor_seconds=_at_least_one(known, "TEETOTAL_SENSOR_SECONDS", Settings.sensor_seconds),
         ui_hosts=_ui_hosts(known),
+        query_memory_bytes=_query_memory(known),
     )
 
 
 def site(lake: str, landing: str, keyring: str | None) -> Site:
     """Lake and landing zone as an executor reaches them: with the credentials of its own environment."""
+    # Here, so that a command that hands its work to another process imports no engine.
+    from lake.executors import Site
+    from lake.landing_zone import LandingZone
+    from lake.store import Lake
+
     chosen = settings(lake, landing, keyring)
     return Site(Lake(chosen.lake, chosen.keyring), LandingZone(chosen.landing))
 
@@ -158,6 +168,25 @@ def _ui_hosts(known: Mapping[str, str]) -> tuple[str, ...]:
 def is_debug() -> bool:
     """Whether a command that fails prints its traceback."""
     return bool(os.environ.get("TEETOTAL_DEBUG"))
+
+
+def _query_memory(known: Mapping[str, str]) -> int:
+    """What was set, else 4 GB, or half of the machine's memory where that is less."""
+    given = known.get("TEETOTAL_QUERY_MEMORY", "").strip()
+    return parse_bytes(given, "TEETOTAL_QUERY_MEMORY") if given else min(_QUERY_MEMORY_BYTES, memory() // 2)
+
+
+def parse_bytes(text: str, name: str) -> int:
+    """An amount of memory as a person writes it: 500MB, 4GB."""
+    found = _BYTES.fullmatch(text.strip())
+    if found is None:
+        raise ContractBroken(f"{name} is {text[:80]!r}", "expected a number of MB or GB, such as 500MB or 4GB")
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def query_environment() -> dict[str, str]:
+    """The environment of the process that answers a query: without our own settings, some of which are secrets."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TEETOTAL_")}
 
 
 def _path(text: str | None) -> Path | None:

@@ -6,13 +6,11 @@ import json
 from itertools import product
 from typing import IO, TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.table import Table as Grid
 from rich.text import Text
 
-from lake.connections import in_order
 from lake.errors import EvidenceRejected, nearest
 from lake.sealing import brief
 from report.terminal_text import CSV_UNSAFE, make_csv_safe, make_printable
@@ -20,6 +18,7 @@ from report.terminal_text import CSV_UNSAFE, make_csv_safe, make_printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    import duckdb
     from rich.console import Console, JustifyMethod
 
     from lake.store import Lake
@@ -35,6 +34,10 @@ def relation(
     lake: Lake, table: Table, run_ids: Sequence[str], columns: Sequence[str], limit: int | None
 ) -> duckdb.DuckDBPyRelation:
     """The rows asked for, in the order of the table's key."""
+    import duckdb  # here, because a query, whose rows come from another process, needs none of it
+
+    from lake.connections import in_order
+
     for name in columns:
         if name not in table.column_names:
             told = name[:160]
@@ -60,6 +63,8 @@ def rows(
 
 def count(lake: Lake, table: Table, run_ids: Sequence[str]) -> int:
     """How many rows there are without a limit."""
+    from lake.connections import in_order
+
     return len(lake.relation(in_order(), table, run_ids or None))
 
 

@@ -36,7 +36,7 @@ TEMPLATE = re.compile(r"\{\{|\{%|\{\w*\}|\$\{|%s|%\(\w+\)")
 # values are bound, and the database is locked: tests/pipelines/test_query.py and test_injection.py hold it to that.
 # Spark cannot be locked: its text is read word by word first, which test_spark_query.py doubts.
 TYPED = {
-    "pipelines/query.py": ["connection.sql(statement, params=values)"],
+    "pipelines/sandbox.py": ["connection.sql(statement, params=values)"],
     "pipelines/spark_query.py": ["session.sql(asked.text, args=values)"],
 }
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -172,7 +172,7 @@ def sources(ending: str) -> dict[str, str]:
 
 def test_no_value_meets_a_query_text() -> None:
     queries = {path: Queries(source) for path, source in sources("*.py").items()}
-    assert {"lake/store.py", "bronze/land.py", "pipelines/query.py", "collector/__init__.py"} <= queries.keys()
+    assert {"lake/store.py", "bronze/land.py", "pipelines/sandbox.py", "collector/__init__.py"} <= queries.keys()
     faults = {path: [ast.unparse(call) for call in found.faults()] for path, found in queries.items()}
     assert {path: calls for path, calls in faults.items() if calls} == TYPED
     assert sum(found.count for found in queries.values()) >= 2

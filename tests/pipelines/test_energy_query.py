@@ -8,7 +8,7 @@ import pytest
 
 from assets import silver
 from lake.engines import engine
-from pipelines.query import query
+from pipelines import sandbox
 
 if TYPE_CHECKING:
     from lake.store import Lake
@@ -32,7 +32,7 @@ def test_the_query_on_the_page_takes_an_epoch_to_its_energy(lake: Lake, land_fil
     land_files({"log.csv": LOG.encode(), "dcgm.prom": "".join(samples).encode()})
     silver.materialise(lake, "run-1", engine("polars"))
     (text,) = re.findall(r"```sql\n(SELECT[^`]*silver\.device_samples[^`]*)```", PAGE)
-    with query(lake, text) as answer:
+    with sandbox.ask(lake, text) as answer:
         rows = answer.rows().read_all().to_pylist()
     assert [(row["period_number"], row["samples_count"]) for row in rows] == [(1, 4), (2, 4)]
     assert [row["energy_j"] for row in rows] == [pytest.approx(10 * (102.5 + 200)), pytest.approx(10 * (112.5 + 200))]

@@ -16,8 +16,8 @@ from lake.errors import EvidenceRejected
 from lake.keyring import KeyringFile
 from lake.places import Place
 from lake.store import Lake
+from pipelines import sandbox
 from pipelines.cli import main
-from pipelines.query import query
 from pipelines.spark_query import spark_query
 from pipelines.spark_text import looked_at
 from tests.pipelines.test_injection import PAYLOADS
@@ -74,7 +74,7 @@ def test_spark_answers_as_duckdb_does(
     ask: Callable[..., list[dict[str, Any]]], root: Path, sql: str, values: dict[str, Any]
 ) -> None:
     texts = [sql.format(**{name: f"{mark}{name}" for name in values}) for mark in ("$", ":")]
-    with query(_lake(root), texts[0].replace("`", '"'), values) as answer:
+    with sandbox.ask(_lake(root), texts[0].replace("`", '"'), values) as answer:
         assert ask(texts[1], **values) == answer.rows().read_all().to_pylist() != []
 
 

@@ -12,8 +12,7 @@ import pytest
 from assets import silver
 from lake.engines import engine
 from lake.errors import EvidenceRejected
-from pipelines import timeline
-from pipelines.query import query
+from pipelines import sandbox, timeline
 
 if TYPE_CHECKING:
     from lake.store import Lake
@@ -70,7 +69,7 @@ def mixed(lake: Lake, land_files: LandFiles) -> Lake:
 
 
 def ask(lake: Lake, sql: str) -> list[dict[str, Any]]:
-    with query(lake, sql) as answer:
+    with sandbox.ask(lake, sql) as answer:
         return list(answer.rows().read_all().to_pylist())
 
 
