@@ -86,6 +86,7 @@ class KeyringFile:
         """Open the keyring; the first use makes it where that is allowed, and of two makers one wins."""
         found = self._opened()
         if found is not None:
+            self._sweep()
             return found
         self._refuse_absence()
         with self._locked():
@@ -150,9 +151,22 @@ class KeyringFile:
             raise self._unusable("written", error) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
+            for left in self._leftovers():
+                left.unlink(missing_ok=True)
             yield
         finally:
             os.close(handle)
+
+    def _sweep(self) -> None:
+        """Remove what a killed writer left: whole keyrings under other names."""
+        if self._leftovers():
+            with suppress(ContractBroken, OSError), self._locked():
+                pass  # whoever holds the lock removes them; one who may only read cannot
+
+    def _leftovers(self) -> list[Path]:
+        """Files that a writer puts aside; it holds the lock while there is one."""
+        name = re.compile(rf"\.{re.escape(self.path.name)}\.[0-9a-f]{{16}}")
+        return [entry for entry in self.path.parent.iterdir() if name.fullmatch(entry.name)]
 
     def _written(self, keyring: Keyring) -> Keyring:
         """Put the keyring in place whole: a reader finds the old one or the new one, never a half."""

@@ -40,6 +40,11 @@ def reaching(what: str) -> Iterator[None]:
         ) from error
 
 
+def make_private(directory: Path) -> None:
+    """Make a directory for plain values, which its owner alone may enter; one that is there keeps its mode."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 @dataclass(frozen=True)
 class Place:
     """A root under which keys with forward slashes live; storage options never show in its text."""

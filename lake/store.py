@@ -22,6 +22,7 @@ from lake.digest import combine
 from lake.durability import Disk
 from lake.errors import ContractBroken, SourceUnavailable
 from lake.identity import slug
+from lake.keyring_guard import KeyringGuard
 from lake.log_recovery import remove_leftovers, set_aside_cut_entries
 from lake.places import reaching
 from lake.sealing import TOKEN, seal, unseal
@@ -59,7 +60,7 @@ class Lake:
                 f"choose a path without {' '.join(sorted(_PATTERNS))}",
             )
         self.place = place
-        self._keyring = keyring
+        self._guard = None if keyring is None else KeyringGuard(place, keyring)
         self._disk = Disk(place.directory) if place.is_local else None
         self._rewrites = False
         self._skips_damaged = False
@@ -255,16 +256,17 @@ class Lake:
     # -- inside -------------------------------------------------------------------------------------------
 
     def _sealer(self, table: Table, run_id: str) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-        return partial(seal, table, run_id=run_id, keyring=self._keys(table)) if table.sealed else _as_it_is
+        keyring = self._keys(table, will_seal=True) if table.sealed else None
+        return _as_it_is if keyring is None else partial(seal, table, run_id=run_id, keyring=keyring)
 
-    def _keys(self, table: Table) -> Keyring:
-        if self._keyring is None:
+    def _keys(self, table: Table, *, will_seal: bool = False) -> Keyring:
+        if self._guard is None:
             names = ", ".join(column.name for column in table.sealed)
             raise ContractBroken(
                 f"{table.full_name} has sealed columns ({names}), and there is no keyring",
                 "name one: --keyring, TEETOTAL_KEYRING or TEETOTAL_KEYRING_SECRET",
             )
-        return self._keyring()
+        return self._guard.open(table, self.dataset, will_seal=will_seal)
 
     def _exchange(self, handle: DeltaTable, stage: Stage) -> tuple[list[Any], Written, dict[str, int]]:
         """Move a stage's files to their names.
@@ -367,10 +369,8 @@ class Lake:
         handle = self._open(table)
         if handle is not None:
             return handle
-        with (
-            reaching(f"{self.uri(table)} could not be made"),
-            suppress(CommitFailedError),
-        ):  # another writer made it a moment earlier: it is there now
+        # Where the commit fails, another writer made it a moment earlier: it is there now.
+        with reaching(f"{self.uri(table)} could not be made"), suppress(CommitFailedError):
             DeltaTable.create(
                 self.uri(table),
                 schema=table.arrow_schema,

@@ -1,4 +1,4 @@
-"""The commands `teetotal keys list`, `create` and `rotate`; what they need is imported when they run."""
+"""The commands `teetotal keys list`, `create`, `rotate` and `adopt`; what they need is imported when they run."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def keys() -> None:
 @click.pass_obj
 def list_keys(chosen: Settings) -> None:
     """Show each key: when it was made, which one is active, and in how many partitions its tokens are."""
+    from lake.keyring_guard import KeyringGuard
     from pipelines import keys as keyrings
     from pipelines import show
 
-    lines = keyrings.inventory(opening.lake(chosen), chosen.keyring())
+    lines = keyrings.inventory(opening.lake(chosen), KeyringGuard(chosen.lake, chosen.keyring).peek())
     show.grid(opening.console(), list(lines[0]), lines, ["partitions"])
 
 
@@ -43,10 +44,26 @@ def create_keys(chosen: Settings) -> None:
 @click.pass_obj
 def rotate_keys(chosen: Settings, resume: bool) -> None:
     """Add a key, make it the active one, and seal again what older keys sealed."""
+    from lake.keyring_guard import KeyringGuard
     from pipelines import keys as keyrings
 
+    KeyringGuard(chosen.lake, chosen.keyring).peek()  # so that a lost keyring is not replaced by a new one
     ring = chosen.keyring() if resume else chosen.keyring.rotate()
     opening.say(f"{ring.place}: key {ring.active_id} is active")
     for written in keyrings.reseal(opening.lake(chosen), ring):
         opening.say(f"{written.table}, run {written.run_id}: {written.rows:,} rows sealed again")
     opening.say("Every partition is sealed with the active key. Files of older versions stay until they are vacuumed.")
+
+
+@keys.command("adopt")
+@click.pass_obj
+def adopt_keys(chosen: Settings) -> None:
+    """Make the present keyring that of the lake, where the one that sealed it is lost for good."""
+    from lake.keyring_guard import KeyringGuard
+
+    ring = chosen.keyring()
+    KeyringGuard(chosen.lake, chosen.keyring).adopt(ring)
+    opening.say(
+        f"{chosen.lake} is sealed with key {ring.active_id} from now on. What other keys sealed stays closed until "
+        "`teetotal run --full` makes it again from bronze."
+    )

@@ -103,7 +103,9 @@ def test_tokens_of_every_key_stay_readable_side_by_side(lake: Lake, keyring: Key
 def test_a_partition_of_a_key_that_is_lost_is_not_touched(lake: Lake, keyring: KeyringFile, tmp_path: Path) -> None:
     lake.replace(VISITS, "a", visits(), FIRST)
     before = files_under(lake.place.directory)
-    stranger = Lake(lake.place, KeyringFile(tmp_path / "other.json", is_made_on_first_use=True))
+    other = KeyringFile(tmp_path / "other.json")
+    other.create()
+    stranger = Lake(lake.place, other)
     with pytest.raises(ContractBroken, match=f"was sealed with key {keyring().active_id}, which .*other.json does not"):
         stranger.reseal(VISITS, "a")
     assert files_under(lake.place.directory) == before
