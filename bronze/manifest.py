@@ -68,6 +68,7 @@ _BY_NAME = {claim.name: claim for claim in CLAIMS}
 _MOST_SHOWN = 120
 _ZONE = re.compile(r"UTC|[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 _RUN_IDS = {"baseline", "repeat_of"}
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", list: "a list", dict: "a table"}
 _EXPECTED = {Kind.TEXT: "a text", Kind.INT64: "a whole number", Kind.FLOAT64: "a number"}
 
 
@@ -128,7 +129,8 @@ def _fault(name: str, value: object) -> str | None:
         return f"is not a field; {nearest(name, _BY_NAME)} (anything else may go under [extra])"
     types: dict[Kind, tuple[type, ...]] = {Kind.TEXT: (str,), Kind.INT64: (int,), Kind.FLOAT64: (int, float)}
     if isinstance(value, bool) or not isinstance(value, types[claim.kind]):
-        return f"expected {_EXPECTED[claim.kind]}, found {_shown(value)}"
+        found = _name_kind(value) if claim.sensitive else _shown(value)
+        return f"expected {_EXPECTED[claim.kind]}, found {found}"
     if claim.one_of and value not in claim.one_of:
         close = nearest(str(value)[:80], claim.one_of)
         return f"expected one of {', '.join(claim.one_of)}; found {_shown(value)}; {close}"
@@ -142,6 +144,11 @@ def _fault(name: str, value: object) -> str | None:
     if name in _RUN_IDS and not is_slug(str(value)):
         return f"expected a run id (letters, digits, '_', '.', '-'), found {_shown(value)}"
     return None
+
+
+def _name_kind(value: object) -> str:
+    """What a value is, where the value itself must not stand in a message: messages are kept as records."""
+    return _KINDS.get(type(value), "another kind of value")
 
 
 def _shown(value: object) -> str:
