@@ -20,7 +20,7 @@ from lake.digest import ContentDigest, digest_file
 from lake.errors import ContractBroken
 from lake.identity import slug
 from lake.locks import hold_lock
-from lake.places import reaching
+from lake.places import make_private, reaching
 from lake.tables import Kind
 
 if TYPE_CHECKING:
@@ -161,6 +161,9 @@ class Stage:
                 # Same file system as the table, so that a finished file moves into it by one rename.
                 home = self._place.directory / "_staging" / self.table.full_name
                 self._spool = home / "spool" / self.run_id
+                make_private(home.parent)
+                if self.table.tier == "bronze":  # it repeats the source, names and all
+                    make_private(self._place.directory / "bronze")
                 for folder in (home / "locks", self._spool.parent):
                     folder.mkdir(parents=True, exist_ok=True)
                 exits.enter_context(

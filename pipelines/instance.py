@@ -14,7 +14,7 @@ from assets.processes import fail_dead_launches
 from assets.waiting import POOL
 from lake.errors import ContractBroken, SourceUnavailable
 from lake.locks import hold_lock
-from lake.places import reaching
+from lake.places import make_private, reaching
 from lake.scarcity import next_step
 from pipelines.settings import POSTGRES_URL
 
@@ -98,7 +98,7 @@ def prepare(home: Home) -> None:
 
 
 def _write_settings(home: Home, source: Path) -> None:
-    home.directory.mkdir(parents=True, exist_ok=True)
+    make_private(home.directory)  # logs of launches and reasons of failures lie there
     settings = yaml.safe_load(source.read_text("utf-8"))
     if home.is_postgres:
         settings["storage"] = {"postgres": {"postgres_url": {"env": POSTGRES_URL}}}
