@@ -82,6 +82,10 @@ class Patterns:
             found = nw.when(self.is_category(column, category)).then(nw.lit(category)).otherwise(found)
         return found
 
+    def is_known(self, column: str) -> nw.Expr:
+        """Whether a category, as today's profiler spells it, is one of the profiler's."""
+        return nw.col(column).is_in(sorted(set(self._spellings.values())))
+
     def is_category(self, column: str, *categories: str) -> nw.Expr:
         """Whether the source means one of these categories, however it spells it."""
         spellings = [spelling for spelling, category in self._spellings.items() if category in categories]

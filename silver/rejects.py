@@ -28,7 +28,7 @@ TABLE = Table(
         int64("offset_bytes", "First byte of it in the inflated source.", nullable=True, minimum=0),
         text("rule", "Rule that an event falls under.", nullable=True, one_of=REJECTED),
         text("reason", "Why it was refused, as a sentence."),
-        text("category", "Category, as the source spells it.", nullable=True),
+        text("category", "Category, as the source spells it.", nullable=True, sensitive=True),
         text(
             "label",
             "Name of the event or of the file, or how the stretch begins, with what the reader said of it.",

@@ -30,10 +30,13 @@ TABLE = Table(
         text("kind", "What the time went into.", one_of=KINDS),
         text("pattern", "Line of silver/span_kinds.toml that decided the kind.", one_of=PATTERNS.ids),
         boolean("is_gpu", "Whether it ran on a GPU: its category says so."),
-        text("category", "Category as today's profiler spells it; empty where the source gives none."),
+        text(
+            "category",
+            "Category as today's profiler spells it; `other` for a text of somebody's own, empty where there is none.",
+        ),
         text("name", "Name that a library or the profiler gave; null where it is a person's own text.", nullable=True),
         text("label", "Name where a person chose it: annotations, Python frames.", nullable=True, sensitive=True),
-        text("thread_id", "Host thread, or stream of GPU work, as the source says.", nullable=True),
+        text("thread_id", "Host thread, or stream of GPU work, as the source says.", nullable=True, sensitive=True),
         int64("device_id", "GPU on which the work ran.", nullable=True),
         int64("stream_id", "CUDA stream of the work.", nullable=True),
         int64(
@@ -91,6 +94,9 @@ def conform(
     is_private = PATTERNS.is_private("pattern")
     return shaped(
         spans.with_columns(
+            category=nw.when(PATTERNS.is_known("category") | (nw.col("category") == ""))
+            .then(nw.col("category"))
+            .otherwise(nw.lit("other")),
             aligned_ts_ns=nw.col("ts_ns") - nw.col("offset_ns"),
             label=nw.when(is_private).then(nw.col("name")),
             name=nw.when(~is_private).then(nw.col("name")),

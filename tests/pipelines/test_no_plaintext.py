@@ -30,6 +30,7 @@ ANNOTATION, ON_GPU, STRANGE = "planted-annotation-merger", "planted-on-gpu-merge
 FRAME = "/home/planted-frame-erika/secret/train.py(17): forward"
 GPU = "GPU-planted-uuid-0815"
 REFUSED, UNREADABLE = "planted-refused-name", "planted-unreadable-name"
+THREAD, CATEGORY, REFUSED_CATEGORY = "planted-thread-erika", "planted-category", "planted-refused-category"
 FILE, TRACE_FILE, CONTENT = "planted-file.txt", "planted-trace-rank0.json", "planted-content-password"
 SECRETS = (
     *CLAIMED.values(),
@@ -41,14 +42,17 @@ SECRETS = (
     "planted-frame-erika",
     REFUSED,
     UNREADABLE,
+    THREAD,
+    CATEGORY,
+    REFUSED_CATEGORY,
     FILE,
     TRACE_FILE,
 )
 FORMS = ("table", "csv", "json", "parquet")
 
 
-def span(category: str, name: str, length: float = 1) -> str:
-    return json.dumps({"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": 5, "dur": length})
+def span(category: str, name: str, length: float = 1, thread: object = 1) -> str:
+    return json.dumps({"ph": "X", "cat": category, "name": name, "pid": 1, "tid": thread, "ts": 5, "dur": length})
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,9 @@ def plant(directory: Path, claims: str) -> None:
     events = [
         span("user_annotation", ANNOTATION),
         span("gpu_user_annotation", ON_GPU),
-        span("nobody_knows", STRANGE),
+        span(CATEGORY, STRANGE),
+        span("cpu_op", "aten::mm", thread=THREAD),
+        span(REFUSED_CATEGORY, "refused", -1),
         span("python_function", FRAME),
         span("user_annotation", REFUSED, -1),
         span("kernel", "a_kernel"),

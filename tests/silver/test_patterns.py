@@ -164,7 +164,7 @@ def test_categories_are_spelled_as_today(found: Silver) -> None:
         ("cuda_driver",),
         ("cuda_runtime",),
         ("trace",),
-        ("Something New",),
+        ("other",),
         ("",),
     ]
 
