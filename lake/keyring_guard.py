@@ -7,7 +7,7 @@ import hmac
 import json
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lake.errors import ContractBroken
@@ -63,8 +63,9 @@ class KeyringGuard:
         """The keyring, where it is that of this lake; what it will seal with is noted first."""
         mark = self._read()
         found = self._open(mark)
-        if mark is None:  # a new lake, or one of an older version: one look at a file of the table tells
-            _refuse_strangers(table, read(table), found)
+        if mark is None:
+            if self._may_hold(table):  # a lake of an older version: one look at a file of the table tells
+                _refuse_strangers(table, read(table), found)
         elif not mark.is_of(found.key(mark.key_id)):
             what = "does not hold" if found.key(mark.key_id) is None else "holds as another key"
             raise ContractBroken(
@@ -81,13 +82,20 @@ class KeyringGuard:
 
     def _open(self, mark: _Mark | None) -> Keyring:
         source = self._source
-        if mark is None or not isinstance(source, KeyringFile) or source.path.exists():
-            return source()
-        if source.is_made_on_first_use:
+        if (
+            mark is not None
+            and isinstance(source, KeyringFile)
+            and source.is_made_on_first_use
+            and not source.path.exists()
+        ):
             raise ContractBroken(
                 f"{self._place} was sealed with key {mark.key_id}, and there is no keyring at {source.path}", _RESTORE
             )
-        return replace(source, is_made_on_first_use=False)()
+        return source()
+
+    def _may_hold(self, table: Table) -> bool:
+        """Whether the table may be there already; asked because to open it as a dataset costs an import."""
+        return not self._place.is_local or (self._place.directory / table.path).is_dir()
 
     def _read(self) -> _Mark | None:
         with reaching(f"{self._place}/{MARKER} could not be read"):
