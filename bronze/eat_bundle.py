@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
+import json
 import re
 import tomllib
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+
+from jwt.utils import base64url_decode, base64url_encode
 
 from bronze import json_text
 from bronze.attestations import TABLE
@@ -18,7 +20,7 @@ from bronze.collective_json import whole_document
 from bronze.decimals import nanoseconds
 from bronze.lines import as_text
 from bronze.records import RecordReader
-from lake.attestation_keys import ALGORITHMS
+from lake.attestation_keys import ALGORITHMS, unique_members
 from lake.errors import EvidenceRejected
 
 if TYPE_CHECKING:
@@ -50,12 +52,11 @@ def is_bundle(head: bytes) -> bool:
 class _Token:
     """A token taken apart; `fault` says why it cannot be trusted whatever keys there are."""
 
+    text: str
     header: dict[str, Any]
     header_text: str | None
     claims: dict[str, Any]
     claims_text: str | None
-    signed: bytes
-    signature: bytes
     fault: str | None
 
 
@@ -98,6 +99,8 @@ class EatBundleReader(RecordReader):
             row["is_vouched"] = _is_vouched(vouched, submodule, token)
             if isinstance(parts.claims.get("submods"), dict):
                 vouched = parts.claims["submods"]
+            if row["verdict"] == "verified":
+                self.attestation_ids |= _ids(row)
             self.add(TABLE, row, 4 * len(token))
             yield
 
@@ -114,14 +117,12 @@ class EatBundleReader(RecordReader):
     def _verdict(self, token: _Token, algorithm: str, key_id: str | None) -> tuple[str, str]:
         if token.fault is not None:
             return "refused", token.fault
-        fitting = [key for key in self._keys.keys if key.fits(algorithm)]
         if not self._keys.keys:
             return "unverified", "no keys were given (TEETOTAL_ATTESTATION_KEYS)"
-        if key_id is not None and all(key.key_id is not None for key in fitting):
-            fitting = [key for key in fitting if key.key_id == key_id]
+        fitting = [key for key in self._keys.keys if key.fits(algorithm, key_id)]
         if not fitting:
             return "unverified", f"no key was given for {algorithm} signatures of this key id"
-        if any(key.made(algorithm, token.signature, token.signed) for key in fitting):
+        if any(key.has_signed(token.text) for key in fitting):
             return "verified", f"the {algorithm} signature is by a key that was given"
         return "forged", f"the {algorithm} signature is not by any key that was given"
 
@@ -149,9 +150,8 @@ def _tokens(found: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str | None
 def _parted(token: str) -> _Token:
     """Take a token apart, and say what makes it no signed token."""
     parts = token.split(".", 4)
-    texts = [_decoded(part) for part in parts[:2]]
-    header, claims = (json_text.parsed_object(text or "") for text in (*texts, None, None)[:2])
-    signature = _bytes(parts[2]) if len(parts) == 3 else None
+    texts = [_decoded(part) for part in (*parts, "", "")[:2]]
+    header, claims = (json_text.parsed_object(text or "") for text in texts)
     algorithm = (header or {}).get("alg")
     fault = None
     if len(parts) != 3 or header is None or claims is None:
@@ -160,31 +160,49 @@ def _parted(token: str) -> _Token:
         fault = f"it names the algorithm {str(algorithm)[:40]!r}, which proves nothing"
     elif "crit" in header:
         fault = "its header names extensions that must be understood, and none is"
-    elif not signature:
+    elif not isinstance(header.get("kid", ""), str):
+        fault = "its header names a key id that is no text"
+    elif any(map(_repeats_a_member, texts)):
+        fault = "its header or its claims name a member twice"
+    elif not _bytes(parts[2]):
         fault = "it has no signature"
-    return _Token(
-        header or {},
-        texts[0],
-        claims or {},
-        texts[1] if len(texts) > 1 else None,
-        ".".join(parts[:2]).encode(),
-        signature or b"",
-        fault,
-    )
+    return _Token(token, header or {}, texts[0], claims or {}, texts[1], fault)
 
 
 def _bytes(part: str) -> bytes | None:
+    """What a part of a token holds; none where it is not base64url as it must be written."""
     if _PART.fullmatch(part) is None:
         return None
     try:
-        return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+        data = base64url_decode(part)
     except ValueError:
         return None
+    # Bits behind the last byte mean nothing, so that other texts would be the same token.
+    return data if base64url_encode(data) == part.encode() else None
 
 
 def _decoded(part: str) -> str | None:
     data = _bytes(part)
     return None if data is None else as_text(data)
+
+
+def _repeats_a_member(text: str | None) -> bool:
+    try:
+        json.loads(text or "", object_pairs_hook=unique_members)
+    except ValueError:
+        return True
+    return False
+
+
+def _ids(row: dict[str, Any]) -> set[str]:
+    """What makes a token known again in another run: its nonce, and the id of one that speaks for a whole platform."""
+    is_overall = row["submodule"] is None or "is_overall_success" in row
+    found = {"nonce": row.get("nonce"), "id": row.get("token_id") if is_overall else None}
+    return {f"{name}:{_shortened(value)}" for name, value in found.items() if value is not None}
+
+
+def _shortened(value: str) -> str:
+    return hashlib.sha256(value.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _is_vouched(submods: dict[str, Any], submodule: str | None, token: str) -> bool | None:

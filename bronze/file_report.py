@@ -50,6 +50,7 @@ class FileReport:
     is_complete: bool | None = None
     base_ns: int | None = None
     envelope: Envelope = field(default_factory=Envelope)
+    attestation_ids: frozenset[str] = frozenset()
     rank: int | None = None
     rank_source: str | None = None
     events: Unnamed | None = None

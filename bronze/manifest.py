@@ -58,6 +58,13 @@ CLAIMS = (
     _claim("baseline", Kind.TEXT, "Run id of the twin without a TEE."),
     _claim("repeat_of", Kind.TEXT, "Run id that this run repeats unchanged, for the A/A noise floor."),
     _claim("clock_zone", Kind.TEXT, "Zone of clocks that name none, as nvidia-smi's: UTC, or as +02:00."),
+    _claim("attestation_nonce", Kind.TEXT, "Nonce that this run's attestation was asked with, in hexadecimal."),
+    _claim(
+        "device_ueids",
+        Kind.TEXT,
+        "GPUs that trained, by the `ueid` of their attestation tokens, with commas between them.",
+        sensitive=True,
+    ),
     _claim("recorded_at", Kind.TEXT, "When it was recorded, ISO 8601."),
     _claim("host", Kind.TEXT, "Host name.", sensitive=True),
     _claim("owner", Kind.TEXT, "Who ran it.", sensitive=True),
@@ -67,6 +74,7 @@ CLAIMS = (
 _BY_NAME = {claim.name: claim for claim in CLAIMS}
 _MOST_SHOWN = 120
 _ZONE = re.compile(r"UTC|[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
+_NONCE = re.compile(r"(?:[0-9A-Fa-f]{2}){16,}")
 _RUN_IDS = {"baseline", "repeat_of"}
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", list: "a list", dict: "a table"}
 _EXPECTED = {Kind.TEXT: "a text", Kind.INT64: "a whole number", Kind.FLOAT64: "a number"}
@@ -141,6 +149,8 @@ def _fault(name: str, value: object) -> str | None:
             return f"expected a number that fits 64 bits, found {_shown(value)}"
     if name == "clock_zone" and not _ZONE.fullmatch(str(value)):
         return f"expected UTC, or hours and minutes before or behind it as +02:00, found {_shown(value)}"
+    if name == "attestation_nonce" and not _NONCE.fullmatch(str(value)):
+        return f"expected at least 16 bytes in hexadecimal, found {_shown(value)}"
     if name in _RUN_IDS and not is_slug(str(value)):
         return f"expected a run id (letters, digits, '_', '.', '-'), found {_shown(value)}"
     return None

@@ -131,6 +131,7 @@ def _read_records(report: FileReport, fetched: Fetched, desk: Desk, known: Forma
     report.unreadable_count = reader.unreadable_count
     report.is_complete = reader.is_complete
     report.envelope = reader.envelope
+    report.attestation_ids = frozenset(reader.attestation_ids)
 
 
 def _drain(

@@ -36,6 +36,8 @@ class RecordReader(ABC):
         self.unreadable_count = 0
         self.passed_count = 0
         self.residue_count = 0
+        # What makes the tokens of an attestation known again in another run; empty where it has none.
+        self.attestation_ids: set[str] = set()
         self.is_complete = True
         self.end_bytes = 0
 

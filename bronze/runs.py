@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from bronze.file_report import FileReport
 
+# Parquet keeps no statistics of values above 4 KiB. A run of more nonces than one is not attested whatever it holds.
+_MOST_ATTESTATION_IDS = 128
+
 TABLE = Table(
     tier="bronze",
     name="runs",
@@ -38,6 +41,12 @@ TABLE = Table(
         int64("events_count", "Trace events landed.", minimum=0),
         int64("records_count", "Rows landed from files that are no traces.", minimum=0),
         int64("unreadable_count", "Stretches that no reader could parse.", minimum=0),
+        text(
+            "attestation_ids",
+            "Nonces of the run's verified attestation tokens, and ids of those of whole platforms, each as the start "
+            "of a digest: no other run may have one of them.",
+            nullable=True,
+        ),
         text("conflicts", "Where claim and files disagree, as sentences; null where they agree.", nullable=True),
     ),
 )
@@ -70,9 +79,17 @@ def rows(run_id: str, manifest: bytes, claims: Manifest, reports: Sequence[FileR
         "events_count": sum(report.events_count for report in kept),
         "records_count": sum(report.rows_count for report in others),
         "unreadable_count": sum(report.unreadable_count for report in (*kept, *others)),
+        "attestation_ids": _attestation_ids(others),
         "conflicts": "; ".join(_conflicts(claims, found, kept)) or None,
     }
     return pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
+
+
+def _attestation_ids(reports: Sequence[FileReport]) -> str | None:
+    """The ids of all files' tokens, nonces first; so few that the log, which leaves out long values, keeps them."""
+    found = {name for report in reports for name in report.attestation_ids}
+    ordered = sorted(found, key=lambda name: (not name.startswith("nonce:"), name))
+    return " ".join(ordered[:_MOST_ATTESTATION_IDS]) or None
 
 
 def _most(values: set[Any]) -> Any:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509 import load_pem_x509_certificate
+from jwt import PyJWK, PyJWS
+from jwt.exceptions import PyJWTError
 
 from lake.errors import ContractBroken
 
@@ -22,43 +21,34 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 4 << 20
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z ]{1,40})-----.*?-----END \1-----", re.DOTALL)
-_HASHES: dict[str, hashes.HashAlgorithm] = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
-_CURVES: dict[str, ec.EllipticCurve] = {"P-256": ec.SECP256R1(), "P-384": ec.SECP384R1(), "P-521": ec.SECP521R1()}
-_CURVE_OF = {"ES256": "secp256r1", "ES384": "secp384r1", "ES512": "secp521r1"}
+_ALGORITHM_OF = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+_RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _LEAST_RSA_BITS = 2048
 # Only signatures of a key pair: an algorithm of one shared secret would take a public key for that secret.
-ALGORITHMS = (*_CURVE_OF, "RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
-PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
+ALGORITHMS = (*_ALGORITHM_OF.values(), *_RSA_ALGORITHMS)
+_JWS = PyJWS(ALGORITHMS, {"enforce_minimum_key_length": True})
 
 
 @dataclass(frozen=True)
 class TrustedKey:
-    """One public key, and the id that its file gives it."""
+    """One public key, the algorithms that it may verify, and the id that its file gives it.
 
-    key: PublicKey
+    The key is kept as PEM, because a task for an executor carries it there, and key objects cannot be pickled.
+    """
+
+    pem: bytes
+    algorithms: tuple[str, ...]
     key_id: str | None = None
 
-    def fits(self, algorithm: str) -> bool:
-        """Whether signatures of that algorithm are made with such a key."""
-        if isinstance(self.key, ec.EllipticCurvePublicKey):
-            return self.key.curve.name == _CURVE_OF.get(algorithm)
-        return algorithm[:2] in {"RS", "PS"}
+    def fits(self, algorithm: str, key_id: str | None = None) -> bool:
+        """Whether it may verify that algorithm's signatures by a key of that id; a key without an id may be any."""
+        return algorithm in self.algorithms and (key_id is None or self.key_id is None or self.key_id == key_id)
 
-    def made(self, algorithm: str, signature: bytes, signed: bytes) -> bool:
-        """Whether this key made that signature over those bytes."""
-        digest = _HASHES[algorithm[2:]]
+    def has_signed(self, token: str) -> bool:
+        """Whether this key made the signature of a token, by an algorithm that it may verify."""
         try:
-            if isinstance(self.key, ec.EllipticCurvePublicKey):
-                half = (self.key.curve.key_size + 7) // 8
-                if len(signature) != 2 * half:
-                    return False
-                numbers = (int.from_bytes(signature[:half]), int.from_bytes(signature[half:]))
-                self.key.verify(encode_dss_signature(*numbers), signed, ec.ECDSA(digest))
-            elif algorithm.startswith("PS"):
-                self.key.verify(signature, signed, padding.PSS(padding.MGF1(digest), digest.digest_size), digest)
-            else:
-                self.key.verify(signature, signed, padding.PKCS1v15(), digest)
-        except InvalidSignature:
+            _JWS.decode_complete(token, self.pem, self.algorithms)
+        except PyJWTError:
             return False
         return True
 
@@ -87,11 +77,22 @@ def loaded(path: Path | None) -> AttestationKeys:
         raise _wrong(path, f"is larger than {_MOST_BYTES:,} bytes")
     try:
         keys = _from_jwks(data) if data.lstrip().startswith(b"{") else _from_pem(data)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, PyJWTError) as error:
         raise _wrong(path, f"holds a key that cannot be read: {str(error)[:160]}") from error
     if not keys:
         raise _wrong(path, "holds no public key")
     return AttestationKeys(tuple(keys), hashlib.sha256(data).hexdigest())
+
+
+def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The members of a JSON object; one that names a member twice means one thing to us and may mean another elsewhere.
+
+    To be given to `json.loads` as its `object_pairs_hook`.
+    """
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object names a member twice")
+    return found
 
 
 def _from_pem(data: bytes) -> list[TrustedKey]:
@@ -107,31 +108,41 @@ def _from_pem(data: bytes) -> list[TrustedKey]:
 
 
 def _from_jwks(data: bytes) -> list[TrustedKey]:
-    document = json.loads(data)
+    document = json.loads(data, object_pairs_hook=unique_members)
     return [_from_jwk(entry) for entry in document.get("keys", [document])]
 
 
 def _from_jwk(entry: dict[str, Any]) -> TrustedKey:
-    key_id = entry.get("kid")
-    name = key_id if isinstance(key_id, str) else None
-    if entry["kty"] == "EC":
-        numbers = ec.EllipticCurvePublicNumbers(_number(entry["x"]), _number(entry["y"]), _CURVES[entry["crv"]])
-        return _trusted(numbers.public_key(), name)
-    if entry["kty"] == "RSA":
-        return _trusted(rsa.RSAPublicNumbers(_number(entry["e"]), _number(entry["n"])).public_key(), name)
-    raise ValueError(f"a key of type {entry['kty']!r} is neither EC nor RSA")
+    # Looked at before PyJWT sees it, whose messages repeat a key that it cannot use: only public numbers may be in one.
+    if entry["kty"] not in {"EC", "RSA"}:
+        raise ValueError(f"a key of type {str(entry['kty'])[:40]!r} is neither EC nor RSA")
+    if "d" in entry:
+        raise ValueError("a private key is no public key")
+    if entry.get("use", "sig") != "sig" or "verify" not in entry.get("key_ops", ["verify"]):
+        raise ValueError("a key is not for signatures (`use`, `key_ops`)")
+    key_id, algorithm = entry.get("kid"), entry.get("alg")
+    trusted = _trusted(PyJWK.from_dict(entry).key, key_id if isinstance(key_id, str) else None)
+    if algorithm is None:
+        return trusted
+    if algorithm not in trusted.algorithms:
+        raise ValueError(f"a key names the algorithm {str(algorithm)[:40]!r}, which is not one of its kind")
+    return replace(trusted, algorithms=(algorithm,))
 
 
 def _trusted(key: object, key_id: str | None = None) -> TrustedKey:
-    if isinstance(key, rsa.RSAPublicKey) and key.key_size < _LEAST_RSA_BITS:
-        raise ValueError(f"an RSA key of {key.key_size} bits is too short")
-    if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
+    if isinstance(key, rsa.RSAPublicKey):
+        if key.key_size < _LEAST_RSA_BITS:
+            raise ValueError(f"an RSA key of {key.key_size} bits is too short")
+        return TrustedKey(_to_pem(key), _RSA_ALGORITHMS, key_id)
+    if not isinstance(key, ec.EllipticCurvePublicKey):
         raise ValueError("a key is neither EC nor RSA")  # noqa: TRY004 - the file is wrong, not the program
-    return TrustedKey(key, key_id)
+    if key.curve.name not in _ALGORITHM_OF:
+        raise ValueError(f"a key is on the curve {key.curve.name}, expected one of {', '.join(_ALGORITHM_OF)}")
+    return TrustedKey(_to_pem(key), (_ALGORITHM_OF[key.curve.name],), key_id)
 
 
-def _number(text: str) -> int:
-    return int.from_bytes(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+def _to_pem(key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey) -> bytes:
+    return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def _wrong(path: Path, what: str) -> ContractBroken:

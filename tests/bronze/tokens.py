@@ -39,7 +39,10 @@ class Signer:
     def token(self, claims: dict[str, Any], **header: Any) -> str:
         """A signed token."""
         parts = ({"alg": "ES384", "typ": "JWT", **header}, claims)
-        signed = ".".join(encoded(json.dumps(part).encode()) for part in parts)
+        return self.sign(".".join(encoded(json.dumps(part).encode()) for part in parts))
+
+    def sign(self, signed: str) -> str:
+        """Header and claims, as they are written, with a signature behind them."""
         r, s = decode_dss_signature(self.key.sign(signed.encode(), ec.ECDSA(hashes.SHA384())))
         return f"{signed}.{encoded(r.to_bytes(48) + s.to_bytes(48))}"
 

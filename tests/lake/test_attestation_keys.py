@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import hmac
 import json
+import pickle
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import jwt
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+from jwt.utils import base64url_encode
 
 from lake.attestation_keys import NO_KEYS, loaded
 from lake.errors import ContractBroken
@@ -20,6 +26,10 @@ _RSA = rsa.generate_private_key(65537, 2048)
 
 def pem(key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey) -> bytes:
     return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def _jwk(**members: str) -> dict[str, Any]:
+    return {**ECAlgorithm.to_jwk(_KEY.public_key(), as_dict=True), **members}
 
 
 def certificate() -> bytes:
@@ -49,12 +59,30 @@ def test_a_signature_is_by_the_key_that_made_it_over_the_bytes_it_was_made_over(
     path = tmp_path / "keys.pem"
     path.write_bytes(pem(_RSA.public_key()))
     (key,) = loaded(path).keys
-    digest = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}[algorithm[2:]]
-    pss = padding.PSS(padding.MGF1(digest), digest.digest_size)
-    signature = _RSA.sign(b"said", pss if algorithm.startswith("PS") else padding.PKCS1v15(), digest)
-    assert key.made(algorithm, signature, b"said")
-    assert not key.made(algorithm, signature, b"Said")
-    assert not key.made(algorithm, signature[:-1], b"said")
+    token = jwt.encode({"a": 1}, _RSA, algorithm)
+    header, claims, signature = token.split(".")
+    assert key.has_signed(token)
+    assert not key.has_signed(f"{header}.{claims[:-2]}AA.{signature}")
+    assert not key.has_signed(f"{header}.{claims}.{signature[:-4]}")
+
+
+def test_a_public_key_is_no_secret_of_an_hmac(tmp_path: Path) -> None:
+    path = tmp_path / "keys.pem"
+    path.write_bytes(pem(_RSA.public_key()))
+    (key,) = loaded(path).keys
+    header, claims = (
+        base64url_encode(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, {"measres": "success"})
+    )
+    signature = hmac.digest(path.read_bytes(), header + b"." + claims, "sha256")
+    assert not key.fits("HS256")
+    assert not key.has_signed(b".".join((header, claims, base64url_encode(signature))).decode())
+
+
+def test_keys_can_be_handed_to_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "keys.pem"
+    path.write_bytes(pem(_KEY.public_key()))
+    keys = loaded(path)
+    assert pickle.loads(pickle.dumps(keys)) == keys  # noqa: S301 - made here
 
 
 def test_other_keys_have_another_digest(tmp_path: Path) -> None:
@@ -74,6 +102,14 @@ def test_other_keys_have_another_digest(tmp_path: Path) -> None:
         (b'{"keys": 5}', "cannot be read"),
         (b'{"keys": [{"kty": "oct", "k": "AAAA"}]}', "neither EC nor RSA"),
         (b'{"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}]}', "cannot be read"),
+        (b'{"keys": [], "keys": []}', "names a member twice"),
+        (b'{"keys": ["EC"]}', "cannot be read"),
+        (json.dumps({**_jwk(), "d": "AAAA"}).encode(), "a private key is no public key"),
+        (json.dumps({**_jwk(), "use": "enc"}).encode(), "not for signatures"),
+        (json.dumps({**_jwk(), "key_ops": ["encrypt"]}).encode(), "not for signatures"),
+        (json.dumps({**_jwk(), "alg": "HS256"}).encode(), "cannot be read"),
+        (json.dumps({**_jwk(), "alg": "ES384"}).encode(), "cannot be read"),
+        (pem(ec.generate_private_key(ec.SECP256K1()).public_key()), "on the curve secp256k1"),
         (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "cannot be read"),
         (b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "PRIVATE KEY is no public key"),
         (pem(ed25519.Ed25519PrivateKey.generate().public_key()), "neither EC nor RSA"),
@@ -101,14 +137,21 @@ def test_the_file_is_named_in_the_settings(tmp_path: Path) -> None:
     assert settings(environment=named).attestation_keys == tmp_path / "k.json"
 
 
-def test_a_key_set_gives_each_key_its_id(tmp_path: Path) -> None:
-    numbers = _RSA.public_key().public_numbers()
+def test_a_key_set_gives_each_key_its_id_and_the_algorithm_that_it_names(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
-    path.write_text(json.dumps({"kty": "RSA", "kid": "one", "e": "AQAB", "n": _number(numbers.n)}))
-    assert [key.key_id for key in loaded(path).keys] == ["one"]
+    rsa_key = {**RSAAlgorithm.to_jwk(_RSA.public_key(), as_dict=True), "kid": "one", "alg": "PS256"}
+    path.write_text(json.dumps({"keys": [rsa_key, _jwk(kid="two", use="sig")]}))
+    one, two = loaded(path).keys
+    assert (one.key_id, one.algorithms) == ("one", ("PS256",))
+    assert (two.key_id, two.algorithms) == ("two", ("ES256",))
+    assert two.fits("ES256", "two")
+    assert two.fits("ES256", None)
+    assert not two.fits("ES256", "one")
 
 
-def _number(value: int) -> str:
-    import base64
-
-    return base64.urlsafe_b64encode(value.to_bytes(256)).rstrip(b"=").decode()
+def test_a_key_of_a_secret_is_not_repeated_in_the_error(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text('{"kty": "oct", "k": "c2VjcmV0", "alg": "XX"}')
+    with pytest.raises(ContractBroken, match="neither EC nor RSA") as raised:
+        loaded(path)
+    assert "c2VjcmV0" not in str(raised.value)
