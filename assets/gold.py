@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from assets import freshness
 from assets.chunking import chunks, reached
+from assets.replays import find_replays, find_replays_of, measure_again
 from assets.table_tasks import hand_out
 from gold import (
     attested_runs,
@@ -80,7 +81,7 @@ TABLES = (*RUN_TABLES, *PAIR_TABLES, scaling.TABLE, published.TABLE)
 _MODULES = (clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput)
 _KNOWN = {table.full_name: table for table in (*(module.TABLE for module in _MODULES), *TABLES)}
 # Raise with every change of what a measure makes of the same rows: every run is then measured again.
-MEASURES_VERSION = 6
+MEASURES_VERSION = 7
 SLICE_SPANS = 250_000
 # One span in so many is looked at to cut time into slices.
 SAMPLED = 16
@@ -90,25 +91,9 @@ Slice = tuple[tuple[int, ...], int, int]
 READ_AGAIN = 8
 # All that is read of a span to add it up.
 _SLICED = (
-    "run_id",
-    "rank",
-    "source_sha256",
-    "ordinal",
-    "kind",
-    "pattern",
-    "is_gpu",
-    "category",
-    "name",
-    "ts_ns",
-    "duration_ns",
-    "correlation_id",
-    "launch_ts_ns",
-    "launch_duration_ns",
-    "direction",
-    "memory",
-    "payload_bytes",
-    "is_orphan",
-    "is_before_launch",
+    *("run_id", "rank", "source_sha256", "ordinal", "kind", "pattern", "is_gpu", "category", "name", "ts_ns"),
+    *("duration_ns", "correlation_id", "launch_ts_ns", "launch_duration_ns", "direction", "memory", "payload_bytes"),
+    *("is_orphan", "is_before_launch"),
 )
 
 
@@ -125,14 +110,24 @@ def origins(lake: Lake, tables: Iterable[Table]) -> freshness.Origins:
 def fresh(lake: Lake, run_ids: Iterable[str], tables: Sequence[Table] = RUN_TABLES) -> set[str]:
     """Those runs of which all of these tables were made from their silver as it is; one look a table for all."""
     found = origins(lake, tables)
-    return freshness.fresh(lake, tables, run_ids, lambda table, run_id: made_from(*found.upstream(table, run_id)))
+    replays = find_replays(lake) if attested_runs.TABLE in tables else {}
+    return freshness.fresh(
+        lake, tables, run_ids, lambda table, run_id: _fingerprint(found, table, run_id, replays.get(run_id, []))
+    )
+
+
+def _fingerprint(found: freshness.Origins, table: Table, run_id: str, replayed_in: Sequence[str]) -> str:
+    """What a run's table is made from; what is said of its attestation depends on who else holds its tokens."""
+    others = list(replayed_in) if table == attested_runs.TABLE else []
+    return made_from(*found.upstream(table, run_id), *others)
 
 
 def materialise(lake: Lake, run_id: str, engine: Engine, tables: Sequence[Table] = RUN_TABLES) -> list[Written]:
     """Measure one run; every table is replaced whole."""
     # Looked at before anything is read: what is read may be newer than what is then said of it, never older.
     found = origins(lake, tables)
-    marks = {table: made_from(*found.upstream(table, run_id)) for table in tables}
+    replayed_in = find_replays_of(lake, run_id) if attested_runs.TABLE in tables else []
+    marks = {table: _fingerprint(found, table, run_id, replayed_in) for table in tables}
     if engine.executors is None:
         return Measuring(lake, run_id, engine).materialise(marks)
     local, summed = Measuring(lake, run_id, PolarsEngine()), _summed(tables)
@@ -194,7 +189,9 @@ class Measuring:
             step_energy.TABLE.name: lambda: step_energy.measure(
                 read(device_samples.TABLE), stepped, read(throughput.TABLE)
             ),
-            attested_runs.TABLE.name: lambda: attested_runs.measure(read(runs.TABLE)),
+            attested_runs.TABLE.name: lambda: attested_runs.measure(
+                read(runs.TABLE), find_replays_of(self._lake, self._run_id)
+            ),
         }
 
         def summed() -> Frame:
@@ -278,7 +275,13 @@ def _together(parts: Sequence[dict[str, pa.Table]]) -> dict[str, pa.Table]:
 
 def relate(lake: Lake) -> list[Written]:
     """Bring pairs and families up to date: only those are read whose own runs have changed."""
-    return [*pair(lake), *scale(lake), publish(lake)]
+    return [*flag_replays(lake), *pair(lake), *scale(lake), publish(lake)]
+
+
+def flag_replays(lake: Lake) -> list[Written]:
+    """Bring up to date what attests runs whose tokens are now in other runs too, or no more."""
+    found = origins(lake, [attested_runs.TABLE])
+    return measure_again(lake, lambda run_id, others: _fingerprint(found, attested_runs.TABLE, run_id, others))
 
 
 def pair(lake: Lake) -> list[Written]:

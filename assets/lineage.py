@@ -52,7 +52,7 @@ UPSTREAM: dict[str, tuple[str, ...]] = {
     "silver.nonce_budgets": ("silver.crossings",),
     "silver.throughput": ("bronze.training_log", "bronze.source_files", "bronze.runs"),
     "silver.device_samples": ("bronze.device_samples", "bronze.runs", "silver.steps", "silver.throughput"),
-    "silver.attestations": ("bronze.attestations", "silver.steps", "silver.throughput"),
+    "silver.attestations": ("bronze.attestations", "bronze.runs", "silver.steps", "silver.throughput"),
     "silver.runs": (
         "bronze.runs",
         "bronze.device_samples",

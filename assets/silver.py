@@ -87,7 +87,8 @@ _SIGNS = {"kept": 1, "merged": 1, "rejected": 1, "split": -1, "flagged": 0}
 
 def made_from(mark: int | None) -> str:
     """The fingerprint of a run's silver: what its bronze was made from, and all that decides here."""
-    parts = [mark, TRANSFORMS_VERSION, CHUNK_EVENTS, PATTERNS.sha256, POLICY.sha256, device_samples.METRICS_SHA256]
+    rules = [PATTERNS.sha256, POLICY.sha256, device_samples.METRICS_SHA256, attestations.POLICY_SHA256]
+    parts = [mark, TRANSFORMS_VERSION, CHUNK_EVENTS, *rules]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -207,7 +208,7 @@ class Conforming:
             nonce_budgets.TABLE.name: lambda: nonce_budgets.conform(read(crossings.TABLE)),
             throughput.TABLE.name: lambda: throughput.conform(read(training_log.TABLE), self._sources, run),
             attestations.TABLE.name: lambda: attestations.conform(
-                read(tokens.TABLE), small(steps.TABLE), small(throughput.TABLE)
+                read(tokens.TABLE), run, small(steps.TABLE), small(throughput.TABLE)
             ),
             device_samples.TABLE.name: lambda: device_samples.conform(
                 read(readings.TABLE), run, small(steps.TABLE), small(throughput.TABLE)

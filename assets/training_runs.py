@@ -18,6 +18,7 @@ from assets.processes import tag
 from assets.specs import asset_key, asset_spec, on_new_content, tables_of
 from assets.waiting import POOL
 from assets.workplace import Workplace
+from gold import attested_runs
 from lake.engines import engine
 from lake.errors import ContractBroken, LakeError
 from report.terminal_text import make_printable
@@ -104,6 +105,7 @@ class _Launch:
         for first in range(0, len(run_ids), _RUNS_AT_ONCE):
             yield from self._some(run_ids[first : first + _RUNS_AT_ONCE])
         if self._is_paired:
+            yield from self._replays()
             yield from self._pairs([run_id for run_id in self._context.partition_keys if run_id not in self._faults])
         if not self._tiers and not self._is_paired:
             self._checking.hold(TABLES, None)
@@ -145,6 +147,12 @@ class _Launch:
             broken = self._checking.hold(self._tables[tier], standing)
             yield from self._fail(broken, place + 1)
             standing = [run_id for run_id in standing if run_id not in broken]
+
+    def _replays(self) -> Iterator[object]:
+        """Say of runs that are not in this launch that their attestation tokens are now in another run too, or not."""
+        written = gold.flag_replays(self._workplace.lake)
+        yield from self._telling.written(written)
+        self._faults |= self._checking.hold([attested_runs.TABLE], [one.run_id for one in written])
 
     def _pairs(self, run_ids: Sequence[str]) -> Iterator[object]:
         """Pair runs with their twins; a changed twin also brings the pairs of other runs up to date."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import narwhals as nw
 
 from lake.frames import Frame, sentences, shaped
 from lake.tables import RUN_ID, Table, boolean, text
+from silver.attestations import STANDINGS
 from silver.runs import TABLE as RUNS
 from silver.steps import EVIDENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 # Taken over as they are: the same words under the same names.
 _KEPT = (
@@ -21,10 +27,16 @@ _KEPT = (
     "found_violations_count",
     "found_cc_mode",
     "found_cc_evidence",
-    "attestation",
-    "attestation_finding",
-    "gpu_evidence",
 )
+# What is said of a token that a trusted key signed and that is still no attestation of this run.
+NOT_ATTESTED = {
+    "signature_only": "only its token's signature stands",
+    "stale": "its token is stale",
+    "unbound": "its token is not bound to this run",
+    "unverified": "its token cannot be verified",
+}
+
+_MOST_NAMED = 5
 
 TABLE = Table(
     tier="gold",
@@ -34,9 +46,18 @@ TABLE = Table(
     columns=(
         RUN_ID,
         *(RUNS.column(name) for name in _KEPT),
+        text(
+            "attestation",
+            "Standing of the run's worst token (silver.attestations), or replayed: an id or nonce of its tokens is "
+            "also in another run of the lake; null where the run has no token.",
+            nullable=True,
+            one_of=("replayed", *STANDINGS),
+        ),
+        RUNS.column("attestation_finding"),
+        RUNS.column("gpu_evidence"),
         boolean(
             "has_attestation",
-            "Whether the run has attestation tokens, and each is signed by a key that was given and stands.",
+            "Whether the run is attested: it has tokens, each stands, and no other run has them.",
         ),
         text("verdict", "The claim against the recording, as a sentence."),
         text("evidence", "measured: the recording bears on the claim; unobservable: it does not.", one_of=EVIDENCE),
@@ -45,14 +66,31 @@ TABLE = Table(
 )
 
 
-def measure(runs: Frame) -> Frame:
-    """Put claim, device evidence and attestation into one sentence; without the last, agreeing is all it can be."""
+def find_replays(index: Mapping[str, Mapping[str, str | None]]) -> dict[str, list[str]]:
+    """The runs that share an id or a nonce of their attestation tokens, each with the others."""
+    ids = {run_id: set((run["attestation_ids"] or "").split()) for run_id, run in index.items()}
+    holders: dict[str, set[str]] = {}
+    for run_id, own in ids.items():
+        for one in own:
+            holders.setdefault(one, set()).add(run_id)
+    found = {run_id: set().union(*(holders[one] for one in own)) - {run_id} for run_id, own in ids.items()}
+    return {run_id: sorted(others) for run_id, others in found.items() if others}
+
+
+def measure(runs: Frame, replayed_in: Sequence[str] = ()) -> Frame:
+    """Put claim, device evidence and attestation into one sentence; without the last, agreeing is all it can be.
+
+    `replayed_in` are other runs that hold tokens of this one. Nothing says which of them the token was issued for, so
+    it attests none of them, and what it said of the device's mode is not believed either.
+    """
+    if replayed_in:
+        runs = _replayed(runs, replayed_in)
     is_unproven = nw.col("agreement") == "unproven"
     has_regime = ~nw.col("regime").is_null()
     is_blind = nw.col("gpu_evidence") == "unobservable"
     return shaped(
         runs.with_columns(
-            has_attestation=(nw.col("attestation") == "verified").fill_null(False),
+            has_attestation=(nw.col("attestation") == "attested").fill_null(False),
             verdict=_verdict(),
             evidence=nw.when(is_unproven).then(nw.lit("unobservable")).otherwise(nw.lit("measured")),
             reason=sentences(
@@ -63,6 +101,21 @@ def measure(runs: Frame) -> Frame:
             ),
         ),
         TABLE,
+    )
+
+
+def _replayed(runs: Frame, others: Sequence[str]) -> Frame:
+    """The run as a token that is not its own leaves it."""
+    named = ", ".join(others[:_MOST_NAMED]) + (f" and {len(others) - _MOST_NAMED} more" if others[_MOST_NAMED:] else "")
+    finding = f"an id or nonce of its tokens is also in {named}"
+    said = nw.lit(f"its attestation is replayed: {finding}")
+    is_void = nw.col("attestation").is_in(["forged", "refused", "failed"]).fill_null(False)
+    return runs.with_columns(
+        attestation=nw.when(is_void).then(nw.col("attestation")).otherwise(nw.lit("replayed")),
+        attestation_finding=nw.when(is_void).then(nw.col("attestation_finding")).otherwise(nw.lit(finding)),
+        agreement=nw.lit("contradicted"),
+        contradictions=nw.concat_str(nw.col("contradictions"), said, separator="; ", ignore_nulls=True),
+        found_cc_mode=nw.lit(None).cast(nw.String),
     )
 
 
@@ -89,15 +142,10 @@ def _verdict() -> nw.Expr:
         )
     )
     standing = nw.col("attestation")
-    attested = (
-        nw.when(standing == "verified")
-        .then(nw.lit("; attested"))
-        .otherwise(
-            nw.when(standing == "unverified")
-            .then(nw.concat_str(nw.lit("; attestation "), nw.col("attestation_finding")))
-            .otherwise(nw.lit(""))
-        )
-    )
+    attested = nw.when(standing == "attested").then(nw.lit("; attested")).otherwise(nw.lit(""))
+    for name, said in NOT_ATTESTED.items():
+        told = nw.concat_str(nw.lit(f"; not attested, {said}: "), nw.col("attestation_finding").fill_null(""))
+        attested = nw.when(standing == name).then(told).otherwise(attested)
     found = nw.concat_str(found, attested.fill_null(""))
     is_devtools = (~nw.col("is_shipped_mode")).fill_null(False)
     return (

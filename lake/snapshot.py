@@ -117,11 +117,13 @@ class Snapshot:
                 found.setdefault(run_id, {})[path] = size
         return found
 
-    def index(self) -> dict[str, dict[str, str | None]]:
-        """What the indexed columns say of every run, from the log alone."""
+    def index(self, run_ids: Iterable[str] | None = None) -> dict[str, dict[str, str | None]]:
+        """What the indexed columns say of every run, or of some, from the log alone."""
         if self._handle is None:
             return {}
         actions = _actions(self._handle)
+        if run_ids is not None:
+            actions = actions.filter(pl.col("partition.run_id").is_in(sorted(run_ids)))
         return {
             action["partition.run_id"]: {name: action.get(f"min.{name}") for name in self.table.indexed}
             for action in actions.iter_rows(named=True)

@@ -9,7 +9,7 @@ import polars as pl
 
 from assets.making import up_to_date
 from bronze import manifest, runs, source_files, unreadable
-from gold import pairs
+from gold import attested_runs, pairs
 from lake.attestation_keys import NO_KEYS, AttestationKeys
 from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST
@@ -129,6 +129,13 @@ def _rules(lake: Lake) -> list[str]:
         .sort("run_id", "violation")
     )
     alone = lake.scan(pairs.TABLE).filter(pl.col("reason").is_not_null()).select("run_id", "reason").sort("run_id")
+    # Those that forged, refused or failed tokens contradict are told with the run's other contradictions.
+    unattested = (
+        lake.scan(attested_runs.TABLE)
+        .filter(pl.col("attestation").is_in([*attested_runs.NOT_ATTESTED, "replayed"]))
+        .select("run_id", "attestation", "attestation_finding")
+        .sort("run_id")
+    )
     near = lake.scan(nonce_budgets.TABLE).filter(pl.col("is_near_limit")).sort("run_id", "rank")
     return [
         *(
@@ -139,6 +146,10 @@ def _rules(lake: Lake) -> list[str]:
         *(
             f"{row['run_id']}: the key of {row['key_scope']} has spent {row['used_fraction']:.1%} of its messages"
             for row in near.collect().iter_rows(named=True)
+        ),
+        *(
+            f"{run}: not attested, {attested_runs.NOT_ATTESTED.get(standing, 'its token is replayed')}: {finding}"
+            for run, standing, finding in unattested.collect().iter_rows()
         ),
         *(f"{run}: no pair: {reason}" for run, reason in alone.collect().iter_rows()),
         *_strangers(lake),

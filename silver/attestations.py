@@ -1,15 +1,24 @@
-"""One row per attestation token: what it proves, and the sentence that says why it does not."""
+"""One row per attestation token: what it proves of this run, and the sentence that says why it does not."""
 
 from __future__ import annotations
+
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import narwhals as nw
 
 from bronze.attestations import TABLE as TOKENS
-from lake.frames import Frame, sentences, shaped
+from lake.frames import Frame, flag, floored, sentences, shaped
 from lake.tables import RUN_ID, Table, text
 
+_DATA = Path(__file__).with_name("attestation_policy.toml").read_bytes()
+POLICY: dict[str, Any] = tomllib.loads(_DATA.decode())
+POLICY_SHA256 = hashlib.sha256(_DATA).hexdigest()
+
 # From the worst to the best: a run stands as its worst token does.
-STANDINGS = ("forged", "refused", "failed", "unverified", "verified")
+STANDINGS = ("forged", "refused", "failed", "signature_only", "stale", "unbound", "unverified", "attested")
 # Taken over as they are: the same words under the same names.
 _KEPT = tuple(
     column
@@ -18,6 +27,8 @@ _KEPT = tuple(
 )
 # Earlier than this no clock of 1970 is believed: a profiler's session counts from its own start.
 _EARLIEST_NS = 10**18
+_HOUR_NS = 3600 * 10**9
+_AGE_NS, _DELAY_NS = POLICY["most_age_hours"] * _HOUR_NS, POLICY["most_delay_hours"] * _HOUR_NS
 
 TABLE = Table(
     tier="silver",
@@ -31,9 +42,11 @@ TABLE = Table(
         TOKENS.column("submodule"),
         text(
             "standing",
-            "forged, refused: the signature proves nothing; failed: signed, and it does not vouch for the device as it "
-            "should; unverified: no key was given for it; verified: signed by a key that was given, and nothing in it "
-            "speaks against the device.",
+            "forged, refused: the signature proves nothing; unverified: no key was given for it. All others are signed "
+            "by a key that was given. failed: it says that the device did not pass, or does not say that it passed; "
+            "signature_only: it is no attestation token of a known issuer; stale: it had expired, or was issued too "
+            "long before the run; unbound: nothing ties it to this run's nonce, devices or time; attested: all of it "
+            "stands (silver/attestation_policy.toml).",
             one_of=STANDINGS,
         ),
         text("finding", "What speaks against it, as sentences; null where nothing does.", nullable=True),
@@ -41,36 +54,187 @@ TABLE = Table(
     ),
 )
 
+_Reasons = tuple[tuple[nw.Expr, str | nw.Expr], ...]
 
-def conform(attestations: Frame, steps: Frame, throughput: Frame) -> Frame:
-    """Believe only what a given key signed, and of that only what speaks for the device while it was recorded."""
+
+def conform(attestations: Frame, runs: Frame, steps: Frame, throughput: Frame) -> Frame:
+    """Believe only what a given key signed, and of that only what is said in full, of this run, in its time."""
     tokens = attestations.join(_recorded(steps, throughput), on="run_id", how="left")
-    verdict = nw.col("verdict")
-    debug = nw.col("debug_status").fill_null("disabled")
-    measured = nw.col("measurement_result").fill_null("success")
-    against = (
-        (~nw.col("is_overall_success").fill_null(True), "its overall result is a failure"),
-        (~measured.is_in(["success", "Success", "SUCCESS"]), "its measurements do not match"),
-        (~nw.col("is_vouched").fill_null(True), "the overall token does not hold its digest"),
-        (~nw.col("is_report_signature_verified").fill_null(True), "the signature of the device's report failed"),
-        (~nw.col("is_certificate_chain_valid").fill_null(True), "the certificate chain of the report is not valid"),
-        (~nw.col("is_nonce_matched").fill_null(True), "the report does not hold the nonce that was asked with"),
-        (~nw.col("is_secure_boot").fill_null(True), "secure boot is off"),
-        (~debug.str.starts_with("disabled"), "debugging is enabled"),
-        ((nw.col("expires_ns") < nw.col("_first_ns")).fill_null(False), "it had expired before the run was recorded"),
-        ((nw.col("not_before_ns") > nw.col("_last_ns")).fill_null(False), "it did not hold yet when the run ended"),
+    tokens = tokens.join(runs.select("run_id", "attestation_nonce", "device_ueids"), on="run_id", how="left")
+    tokens = _related(tokens).with_columns(
+        _signature_only=sentences(*_unlike_a_token()),
+        _failed=sentences(*_failing()),
+        _stale=sentences(*_outdated()),
+        _unbound=sentences(*_unbound()),
     )
-    is_faulty = nw.lit(False)
-    for condition, _ in against:
-        is_faulty |= condition
-    is_void = verdict.is_in(["forged", "refused"])
-    standing = nw.when(~is_void & is_faulty).then(nw.lit("failed")).otherwise(verdict)
-    signed = (
-        (verdict == "forged", nw.concat_str(nw.lit("it is forged: "), nw.col("verdict_reason"))),
-        (verdict == "refused", nw.concat_str(nw.lit("it is refused: "), nw.col("verdict_reason"))),
-        (verdict == "unverified", nw.concat_str(nw.lit("it is unverified: "), nw.col("verdict_reason"))),
+    verdict, unlike = nw.col("verdict"), nw.col("_signature_only")
+    standing = nw.lit("attested")
+    for name in ("unbound", "stale", "failed", "signature_only"):
+        standing = nw.when(~nw.col(f"_{name}").is_null()).then(nw.lit(name)).otherwise(standing)
+    # What is no attestation token has no result either: that alone is said of it.
+    against = nw.when(~unlike.is_null()).then(unlike).otherwise(_joined("_failed", "_stale", "_unbound"))
+    unsigned = nw.concat_str(nw.lit("it is "), verdict, nw.lit(": "), nw.col("verdict_reason"))
+    return shaped(
+        tokens.with_columns(
+            standing=nw.when(verdict == "verified").then(standing).otherwise(verdict),
+            finding=nw.when(verdict == "verified").then(against).otherwise(unsigned),
+        ),
+        TABLE,
     )
-    return shaped(tokens.with_columns(standing=standing, finding=sentences(*signed, *against)), TABLE)
+
+
+def _joined(*columns: str) -> nw.Expr:
+    """Sentences of several columns as one text; null where none has any."""
+    is_any = nw.lit(False)
+    for name in columns:
+        is_any |= ~nw.col(name).is_null()
+    return nw.when(is_any).then(nw.concat_str(*map(nw.col, columns), separator="; ", ignore_nulls=True))
+
+
+def _related(tokens: Frame) -> Frame:
+    """Add what a token is, and how its run's tokens cover the devices that the run names."""
+    is_overall = (
+        nw.col("submodule").is_null()
+        | ~nw.col("is_overall_success").is_null()
+        | (nw.col("subject") == POLICY["overall_subject"]).fill_null(False)
+    )
+    named = nw.col("device_ueids").str.replace_all(" ", "", literal=True)
+    tokens = tokens.with_columns(_is_overall=is_overall, _named=nw.concat_str(nw.lit(","), named, nw.lit(",")))
+    ueid = nw.concat_str(nw.lit(","), nw.col("device_ueid"), nw.lit(","))
+    is_device = ~nw.col("_is_overall") & (nw.col("verdict") == "verified")
+    tokens = tokens.with_columns(
+        _is_device=is_device, _is_named=(is_device & nw.col("_named").str.contains(ueid, literal=True)).fill_null(False)
+    )
+    named_ids = tokens.filter(nw.col("_is_named")).select("run_id", "device_ueid").unique()
+    covered = named_ids.group_by("run_id").agg(_covered=nw.len().cast(nw.Int64))
+    devices = tokens.group_by("run_id").agg(_devices=flag(nw.col("_is_device")).sum().cast(nw.Int64))
+    tokens = tokens.join(covered, on="run_id", how="left").join(devices, on="run_id", how="left")
+    # As many as there are commas between and around them, less one.
+    commas = nw.col("_named").str.len_chars() - nw.col("_named").str.replace_all(",", "", literal=True).str.len_chars()
+    return tokens.with_columns(nw.col("_covered").fill_null(0), _wanted=commas.cast(nw.Int64) - 1)
+
+
+def _unlike_a_token() -> _Reasons:
+    """Why something signed is no attestation token."""
+    issuer, subject, is_overall = nw.col("issuer"), nw.col("subject"), nw.col("_is_overall")
+    is_known = issuer.is_in(POLICY["issuers"]).fill_null(False)
+    is_platform = (subject == POLICY["overall_subject"]).fill_null(False)
+    has_claims = ~(
+        nw.col("measurement_result").is_null() | nw.col("hardware_model").is_null() | nw.col("device_ueid").is_null()
+    )
+    return (
+        (issuer.is_null(), "it names no issuer (`iss`)"),
+        (
+            ~issuer.is_null() & ~is_known,
+            nw.concat_str(nw.lit("its issuer is no known verifier: "), issuer),
+        ),
+        (is_overall & ~is_platform, f"it is not about {POLICY['overall_subject']} (`sub`)"),
+        (
+            ~is_overall & ~has_claims,
+            "it holds no claims of a device (`measres`, `hwmodel`, `ueid`)",
+        ),
+        (nw.col("nonce").is_null(), "it names no nonce (`eat_nonce`)"),
+        (nw.col("token_id").is_null(), "it has no id (`jti`)"),
+    )
+
+
+def _failing() -> _Reasons:
+    """What it says against the device, and what it does not say for it."""
+    is_overall, is_device = nw.col("_is_overall"), ~nw.col("_is_overall")
+    is_measured = nw.col("measurement_result").is_in(POLICY["measurement_results"]).fill_null(False)
+    debug = nw.col("debug_status")
+    return (
+        *_unless(is_overall, "is_overall_success", "its overall result is a failure", "it gives no overall result"),
+        (is_device & ~is_measured, "its measurements do not match"),
+        *_unless(
+            is_device, "is_vouched", "the overall token does not hold its digest", "no overall token holds its digest"
+        ),
+        *_unless(
+            is_device,
+            "is_report_signature_verified",
+            "the signature of the device's report failed",
+            "it does not say that the signature of the device's report was verified",
+        ),
+        *_unless(
+            is_device,
+            "is_certificate_chain_valid",
+            "the certificate chain of the report is not valid",
+            "it does not say that the certificate chain of the report is valid",
+        ),
+        *_unless(
+            is_device,
+            "is_nonce_matched",
+            "the report does not hold the nonce that was asked with",
+            "it does not say that the report holds the nonce",
+        ),
+        *_unless(is_device, "is_secure_boot", "secure boot is off", "it does not say that secure boot is on"),
+        (is_device & debug.is_null(), "it does not say that debugging is disabled"),
+        (is_device & ~debug.is_null() & ~debug.is_in(POLICY["debug_states"]), "debugging is enabled"),
+    )
+
+
+def _unless(applies: nw.Expr, column: str, is_false: str, is_unknown: str) -> _Reasons:
+    """A claim that must be true: what is said where it is false, and where it is missing or not known."""
+    claim = nw.col(column)
+    return (applies & ~claim.fill_null(True), is_false), (applies & claim.is_null(), is_unknown)
+
+
+def _outdated() -> _Reasons:
+    """Why it says nothing of the time of the run."""
+    issued, expires, first = nw.col("issued_ns"), nw.col("expires_ns"), nw.col("_first_ns")
+    age = _gap_ns(issued, first)
+    return (
+        (issued.is_null(), "it does not say when it was issued (`iat`)"),
+        (expires.is_null(), "it does not say until when it holds (`exp`)"),
+        (
+            age > _AGE_NS,
+            nw.concat_str(
+                nw.lit("it was issued "),
+                floored(age, nw.lit(_HOUR_NS).cast(nw.Int64)).cast(nw.String),
+                nw.lit(f" hours before the run began, and {POLICY['most_age_hours']} are allowed"),
+            ),
+        ),
+        ((expires < first).fill_null(False), "it had expired before the run was recorded"),
+    )
+
+
+def _unbound() -> _Reasons:
+    """What does not tie it to this run: nonce, devices, time."""
+    nonce, asked, last = nw.col("nonce").str.to_lowercase(), nw.col("attestation_nonce"), nw.col("_last_ns")
+    is_overall, has_names = nw.col("_is_overall"), ~nw.col("_named").is_null()
+    return (
+        (asked.is_null(), "run.toml names no attestation_nonce"),
+        (
+            (nonce != asked.str.to_lowercase()).fill_null(False),
+            "its nonce is not the attestation_nonce of run.toml",
+        ),
+        (is_overall & (nw.col("_devices") == 0), "no token of a device stands beside it"),
+        (~has_names, "run.toml names no device_ueids"),
+        (~is_overall & has_names & ~nw.col("_is_named"), "its device is not among the device_ueids of run.toml"),
+        (
+            is_overall & has_names & (nw.col("_covered") < nw.col("_wanted")).fill_null(False),
+            nw.concat_str(
+                nw.lit("run.toml names "),
+                nw.col("_wanted").cast(nw.String),
+                nw.lit(" device_ueids, and tokens speak for "),
+                nw.col("_covered").cast(nw.String),
+            ),
+        ),
+        (last.is_null(), "no step or log of the run has a time to hold it against"),
+        (
+            _gap_ns(last, nw.col("issued_ns")) > _DELAY_NS,
+            f"it was issued more than {POLICY['most_delay_hours']} hour after the run ended",
+        ),
+        (_gap_ns(last, nw.col("not_before_ns")) > _DELAY_NS, "it did not hold yet when the run ended"),
+    )
+
+
+def _gap_ns(earlier: nw.Expr, later: nw.Expr) -> nw.Expr:
+    """How long after one moment another is; 0 where it is not after it, or one is unknown."""
+    nothing = nw.lit(0).cast(nw.Int64)
+    # From 1970 on: the difference of two numbers of 64 bits need not be one.
+    start = nw.when(earlier > 0).then(earlier).otherwise(nw.when(~earlier.is_null()).then(nothing))
+    return nw.when((later > start).fill_null(False)).then(later - start).otherwise(nothing)
 
 
 def _recorded(steps: Frame, throughput: Frame) -> Frame:

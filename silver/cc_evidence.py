@@ -50,7 +50,7 @@ def _attested(attestations: Frame) -> Frame:
         place = nw.when(nw.col("standing") == standing).then(nw.lit(index).cast(nw.Int64)).otherwise(place)
     tokens = attestations.with_columns(_place=place)
     tokens = tokens.with_columns(_worst=nw.col("_place").min().over("run_id"))
-    is_worst, is_proven = nw.col("_place") == nw.col("_worst"), nw.col("standing") == "verified"
+    is_worst, is_proven = nw.col("_place") == nw.col("_worst"), nw.col("standing") == "attested"
     tokens = tokens.select(
         "run_id",
         "_worst",

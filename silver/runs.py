@@ -5,6 +5,7 @@ from __future__ import annotations
 import narwhals as nw
 
 from bronze.manifest import CC_MODES, CLAIMS
+from bronze.runs import TABLE as CLAIMED
 from lake.frames import Frame, flag, sentences, shaped
 from lake.tables import RUN_ID, Table, boolean, int64, text
 from silver.attestations import STANDINGS
@@ -37,7 +38,7 @@ TABLE = Table(
     name="runs",
     grain="One row per training run.",
     key=("run_id",),
-    indexed=("regime", "baseline", "repeat_of", "workload", "family"),
+    indexed=("regime", "baseline", "repeat_of", "workload", "family", "attestation_ids"),
     columns=(
         RUN_ID,
         *CLAIMS,
@@ -72,6 +73,7 @@ TABLE = Table(
             one_of=STANDINGS,
         ),
         text("attestation_finding", "What speaks against that token, as sentences.", nullable=True),
+        CLAIMED.column("attestation_ids"),
         text(
             "agreement",
             "agrees: the recording shows what the regime promises; contradicted: it shows the opposite; unproven: it "

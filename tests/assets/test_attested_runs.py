@@ -12,22 +12,21 @@ from gold import attested_runs
 from lake.attestation_keys import loaded
 from lake.engines import engine
 from silver import attestations
+from tests.bronze.good_tokens import DEVICE, bundle, log, manifest
 from tests.bronze.tokens import Signer
 
 if TYPE_CHECKING:
     from lake.store import Lake
     from tests.conftest import LandFiles
 
-CLAIM = 'regime = "hopper_spt_cc"\ncc_mode = "on"\nmodel = "m"\ndriver_version = "580.95"\n'
-DEVICE: dict[str, Any] = {"measres": "success", "secboot": True, "dbgstat": "disabled", "hwmodel": "GH100 A01 GSP BROM"}
 GIVEN, STRANGER = Signer(), Signer()
 
 
 def verdict(lake: Lake, land_files: LandFiles, signer: Signer, name: str, **claims: Any) -> dict[str, Any]:
     """What is said of a run whose GPU is attested by someone, while keys of `GIVEN` are given."""
-    data = signer.bundle({"x-nvidia-overall-att-result": True}, GPU_0={**DEVICE, **claims})
+    data = bundle(signer, device={**DEVICE, **claims})
     query = b"==NVSMI CONF-COMPUTE LOG==\n\n  CC State : ON\n"
-    land_files.write({"token.json": data, "cc.txt": query}, "run-1", CLAIM)
+    land_files.write({"token.json": data, "cc.txt": query, "steps.csv": log()}, "run-1", manifest())
     path = land_files.zone.place.directory.parent / "keys.pem"
     path.write_bytes(GIVEN.pem)
     bronze.materialise(lake, land_files.zone, "run-1", Limits(), keys=loaded(path))
@@ -44,7 +43,7 @@ def test_claim_device_and_attestation_that_agree_are_one_sentence(lake: Lake, la
         "hopper_spt_cc is what the recording shows: conf-compute says that CC is on; a GPU attested itself, which it "
         "does in CC only, no violation; attested"
     )
-    assert (row["has_attestation"], row["attestation"], row["agreement"]) == (True, "verified", "agrees")
+    assert (row["has_attestation"], row["attestation"], row["agreement"]) == (True, "attested", "agrees")
 
 
 def test_a_forged_token_is_named_as_forged(lake: Lake, land_files: LandFiles) -> None:
@@ -62,7 +61,7 @@ def test_a_token_that_contradicts_the_manifest_is_told_in_one_sentence(lake: Lak
 
 
 def test_the_token_itself_is_sealed(lake: Lake, land_files: LandFiles) -> None:
-    verdict(lake, land_files, GIVEN, "polars", ueid="48" * 24)
+    verdict(lake, land_files, GIVEN, "polars")
     rows = lake.scan(attestations.TABLE).collect()
     assert rows["token"].str.starts_with("sealed:").all()
     assert rows["claims"].str.starts_with("sealed:").all()

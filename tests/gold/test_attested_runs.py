@@ -2,10 +2,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
+import polars as pl
 import pytest
 
 from gold import attested_runs
+from silver import runs
 from tests.gold.answers import answered
+from tests.silver.rows import rows_of
 
 if TYPE_CHECKING:
     from tests.silver.rows import Bench
@@ -26,11 +30,19 @@ VERDICTS = {
         regime="cc_off", agreement="agrees"
     ),
     "hopper_ppcie is what the recording shows: conf-compute says that CC is on, no violation; attested": run(
-        agreement="agrees", found_cc_evidence="conf-compute says that CC is on", attestation="verified"
+        agreement="agrees", found_cc_evidence="conf-compute says that CC is on", attestation="attested"
     ),
-    "unproven: nothing in the recording shows hopper_ppcie; attestation it is unverified: no keys were given": run(
-        attestation="unverified", attestation_finding="it is unverified: no keys were given"
-    ),
+    **{
+        f"unproven: nothing in the recording shows hopper_ppcie; not attested, {said}: so it was judged": run(
+            attestation=standing, attestation_finding="so it was judged"
+        )
+        for standing, said in {
+            "unverified": "its token cannot be verified",
+            "unbound": "its token is not bound to this run",
+            "stale": "its token is stale",
+            "signature_only": "only its token's signature stands",
+        }.items()
+    },
     "contradicted: it claims cc_off, yet 4 messages were sealed": run(
         regime="cc_off", agreement="contradicted", contradictions="it claims cc_off, yet 4 messages were sealed"
     ),
@@ -69,3 +81,40 @@ def test_what_is_unproven_says_why(engine: Bench, row: dict[str, Any], evidence:
 
 def test_no_run_is_attested_before_attestations_can_be_read(engine: Bench) -> None:
     assert answered(engine, attested_runs, runs=[run(agreement="agrees")])["has_attestation"].to_list() == [False]
+
+
+@pytest.mark.parametrize(
+    "standing", [None, "forged", "refused", "failed", "signature_only", "stale", "unbound", "unverified"]
+)
+def test_only_an_attested_run_has_an_attestation(engine: Bench, standing: str | None) -> None:
+    rows = answered(engine, attested_runs, runs=[run(agreement="agrees", attestation=standing)])
+    assert rows["has_attestation"].to_list() == [False]
+    assert not rows["verdict"][0].endswith("; attested")
+
+
+def test_runs_that_share_an_id_are_found_and_those_that_share_none_are_not() -> None:
+    index = {
+        name: {"attestation_ids": ids}
+        for name, ids in {"a": "nonce:1 id:1", "b": "nonce:2 id:1", "c": "nonce:2", "d": "nonce:3", "e": None}.items()
+    }
+    assert attested_runs.find_replays(index) == {"a": ["b"], "b": ["a", "c"], "c": ["b"]}
+
+
+def test_a_replayed_token_that_failed_is_still_failed() -> None:
+    own = run(attestation="failed", attestation_finding="secure boot is off", contradictions="secure boot is off")
+    rows = pl.LazyFrame(rows_of(runs.TABLE, [{"run_id": "run-1", **own}]))
+    (row,) = attested_runs.measure(nw.from_native(rows), ["run-2"]).collect().rows(named=True)
+    assert (row["attestation"], row["attestation_finding"]) == ("failed", "secure boot is off")
+    assert row["contradictions"] == (
+        "secure boot is off; its attestation is replayed: an id or nonce of its tokens is also in run-2"
+    )
+
+
+def test_a_replayed_run_is_contradicted_and_names_the_others_up_to_five() -> None:
+    rows = pl.LazyFrame(rows_of(runs.TABLE, [{"run_id": "run-1", **run(attestation="attested", found_cc_mode="on")}]))
+    others = [f"run-{number}" for number in range(2, 9)]
+    (row,) = attested_runs.measure(nw.from_native(rows), others).collect().rows(named=True)
+    said = "an id or nonce of its tokens is also in run-2, run-3, run-4, run-5, run-6 and 2 more"
+    assert row["verdict"] == f"contradicted: its attestation is replayed: {said}"
+    assert (row["attestation"], row["attestation_finding"]) == ("replayed", said)
+    assert (row["has_attestation"], row["found_cc_mode"], row["evidence"]) == (False, None, "measured")

@@ -318,7 +318,7 @@ def conformed(
     crossed = keep(crossings.TABLE, crossings.conform(kept, together, claims))
     keep(nonce_budgets.TABLE, nonce_budgets.conform(crossed))
     paces = keep(throughput.TABLE, throughput.conform(bench.wrap(bronze.training), files, claims))
-    attested = keep(attestations.TABLE, attestations.conform(bench.wrap(bronze.tokens), stepped, paces))
+    attested = keep(attestations.TABLE, attestations.conform(bench.wrap(bronze.tokens), claims, stepped, paces))
     keep(device_samples.TABLE, device_samples.conform(bench.wrap(bronze.samples), claims, stepped, paces))
     evidence = cc_evidence.found(bench.wrap(bronze.samples), bench.wrap(bronze.records), attested, claims)
     keep(runs.TABLE, runs.conform(claims, kept, stepped, crossed, paces, evidence))

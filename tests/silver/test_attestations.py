@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.silver.rows import logged, nccl_mode, reading, run, token
+from tests.silver.attested import LOG, claim, device, overall
+from tests.silver.rows import nccl_mode, reading, run, token
 
 if TYPE_CHECKING:
     from tests.silver.rows import Silver
@@ -12,20 +13,22 @@ if TYPE_CHECKING:
 CC = run(regime="hopper_spt_cc", cc_mode="on")
 OFF = run(regime="cc_off", cc_mode="off")
 ON = reading("CC State", "ON")
-DAY = 86_400 * 10**9
-NOON = 1_700_000_000 * 10**9
 
 
 @pytest.mark.given(
-    token("verified", submodule="GPU-0", is_secure_boot=True, debug_status="disabled", measurement_result="success"),
+    LOG,
+    claim(),
+    overall(),
+    device(),
     token("forged", submodule="GPU-1"),
     token("refused"),
-    token("unverified", submodule="GPU-2"),
-    token("verified", submodule="GPU-3", is_nonce_matched=False, debug_status="enabled", is_vouched=False),
+    token("unverified", submodule="GPU-2", measurement_result="failure"),
+    device(submodule="GPU-3", is_nonce_matched=False, debug_status="enabled", is_vouched=False),
 )
 def test_a_token_stands_as_its_signature_and_its_own_words_let_it(found: Silver) -> None:
     assert found.rows("attestations", "standing", "finding") == [
-        ("verified", None),
+        ("attested", None),
+        ("attested", None),
         ("forged", "it is forged: so it was judged"),
         ("refused", "it is refused: so it was judged"),
         ("unverified", "it is unverified: so it was judged"),
@@ -38,20 +41,6 @@ def test_a_token_stands_as_its_signature_and_its_own_words_let_it(found: Silver)
         ),
     ]
     assert found.only("runs", "attestation", "attestation_finding") == ("forged", "it is forged: so it was judged")
-
-
-@pytest.mark.given(
-    logged(epoch_number=1, duration_ns=10, ts_ns=NOON),
-    token("verified", expires_ns=NOON - DAY),
-    token("verified", expires_ns=NOON + DAY, not_before_ns=NOON - DAY),
-    token("verified", not_before_ns=NOON + DAY),
-)
-def test_a_token_must_hold_while_the_run_was_recorded(found: Silver) -> None:
-    assert found.rows("attestations", "finding") == [
-        ("it had expired before the run was recorded",),
-        (None,),
-        ("it did not hold yet when the run ended",),
-    ]
 
 
 @pytest.mark.given(CC, ON, reading("Multi-GPU Mode", "None"), nccl_mode("On"))
@@ -101,8 +90,10 @@ def test_evidence_that_disagrees_shows_no_mode(found: Silver) -> None:
 
 
 @pytest.mark.given(
-    run(regime="blackwell_mpt_nvle", driver_version="570.1"),
-    token("verified", submodule="GPU-0", hardware_model="GH100 A01 GSP BROM", driver_version="580.2"),
+    LOG,
+    claim(regime="blackwell_mpt_nvle", driver_version="570.1"),
+    overall(),
+    device(driver_version="580.2"),
 )
 def test_an_attested_device_that_is_another_contradicts_the_manifest(found: Silver) -> None:
     (said,) = found.only("runs", "contradictions")
@@ -112,7 +103,7 @@ def test_an_attested_device_that_is_another_contradicts_the_manifest(found: Silv
     ]
 
 
-@pytest.mark.given(OFF, token("verified", submodule="GPU-0"))
+@pytest.mark.given(LOG, claim(regime="cc_off", cc_mode="off"), overall(), device())
 def test_a_gpu_that_attested_itself_was_in_cc(found: Silver) -> None:
     assert found.only("runs", "contradictions") == (
         "it claims cc_off, yet a GPU attested itself, which it does in CC only",
