@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 from assets.landing_tasks import land_on
 from bronze import land, runs, source_files
 from lake.attestation_keys import NO_KEYS
-from lake.errors import SourceUnavailable
+from lake.errors import LakeError, SourceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from assets.freshness import Snapshots
     from bronze.limits import Limits
     from bronze.read_file import Progress
     from lake.attestation_keys import AttestationKeys
     from lake.executors import Executors
     from lake.landing_zone import LandingZone
-    from lake.snapshot import Written
+    from lake.snapshot import Snapshot, Written
     from lake.store import Lake
 
 TABLES = land.TABLES
@@ -32,16 +33,32 @@ def seen(zone: LandingZone, run_id: str, keys: AttestationKeys = NO_KEYS) -> str
     return land.seen(zone.manifest_etag(run_id), listing, keys)
 
 
-def fresh(lake: Lake, zone: LandingZone, run_ids: Iterable[str], keys: AttestationKeys = NO_KEYS) -> set[str]:
-    """Those runs that all bronze tables hold exactly as they lie in the landing zone; one look a table for all."""
+def stale(
+    lake: Snapshots, zone: LandingZone, run_ids: Iterable[str], keys: AttestationKeys = NO_KEYS
+) -> dict[str, str]:
+    """Those runs that bronze does not hold exactly as they lie in the landing zone, and why; in a few words."""
     snapshots = [lake.snapshot(table) for table in TABLES]
-    last = snapshots[-1]
-    return {
-        run_id
-        for run_id in run_ids
-        if len({snapshot.mark(run_id) for snapshot in snapshots}) == 1
-        and last.has_seen(run_id, seen(zone, run_id, keys))
-    }
+    reasons = ((run_id, _why_stale(snapshots, zone, run_id, keys)) for run_id in run_ids)
+    return {run_id: reason for run_id, reason in reasons if reason is not None}
+
+
+def fresh(lake: Snapshots, zone: LandingZone, run_ids: Iterable[str], keys: AttestationKeys = NO_KEYS) -> set[str]:
+    """The other runs: all bronze tables hold them exactly as they lie in the landing zone."""
+    asked = set(run_ids)
+    return asked - stale(lake, zone, asked, keys).keys()
+
+
+def _why_stale(snapshots: list[Snapshot], zone: LandingZone, run_id: str, keys: AttestationKeys) -> str | None:
+    marks = {snapshot.mark(run_id) for snapshot in snapshots}
+    if marks == {None}:
+        return "bronze was never made"
+    if len(marks) > 1:
+        return "bronze is incomplete: a launch was stopped while it was written"
+    try:
+        is_seen = snapshots[-1].has_seen(run_id, seen(zone, run_id, keys))
+    except LakeError as error:  # one directory that cannot be listed says nothing of the others
+        return f"its landing directory cannot be read: {error.what}"
+    return None if is_seen else "bronze is stale: its files, the attestation keys or the readers changed"
 
 
 def materialise(

@@ -9,50 +9,38 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.expectations import checks, hold
-from assets.relations import Relation
-from assets.rules import Must, Rule
+from assets import outcomes
+from assets.expectations import by_check, check_name, hold, tables_read
+from assets.freshness import Look
+from assets.pairing import COMPARISON_TABLES
 from assets.specs import asset_key
-from lake.errors import ContractBroken
+from bronze import runs as landed
+from lake.errors import ContractBroken, explain, is_stop
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from assets.expectations import Check, Held
+    from assets.expectations import Held
+    from assets.outcomes import Outcome
     from assets.workplace import Workplace
     from lake.errors import LakeError
     from lake.tables import Table
 
-_KINDS = {
-    (Must.BE_DECLARED, True): "rows_are_as_declared",
-    (Must.BE_PRESENT, True): "rows_are_as_declared",
-    (Must.BE_ONE_OF, True): "rows_are_as_declared",
-    (Must.BE_WITHIN, True): "rows_are_as_declared",
-    (Must.BE_FINITE, True): "rows_are_as_declared",
-    (Must.BE_UNIQUE, True): "key_is_unique",
-    (Must.BE_SHAPED, True): "secrets_are_sealed",
-    (Must.BE_SHAPED, False): "ids_and_digests_are_well_formed",
-}
 _SEVERITY = {"critical": dg.AssetCheckSeverity.ERROR, "warning": dg.AssetCheckSeverity.WARN}
 _RUNS_NAMED = 20
 _SAMPLES = 5
 
 
-def check_name(check: Check) -> str:
-    """The asset check that a promise belongs to: its kind's, or its own where it relates tables."""
-    return _KINDS[check.must, check.is_blocking] if isinstance(check, Rule) else check.name
-
-
 def check_specs(tables: Iterable[Table]) -> Iterator[dg.AssetCheckSpec]:
     """One check for each kind of promise that a table makes, and for each relation to other tables."""
     for table in tables:
-        for name, promises in _by_check(table).items():
+        for name, promises in by_check(table).items():
             yield dg.AssetCheckSpec(
                 name,
                 asset=asset_key(table.full_name),
@@ -113,74 +101,116 @@ class Checking:
         self._selected = selected
         self._spark = workplace.spark if workplace.checks == "spark" else None
         self._sums: dict[dg.AssetCheckKey, _Sum] = {}
+        self._ended: dict[str, list[Outcome]] = defaultdict(list)
 
     def hold(self, tables: Sequence[Table], run_ids: Sequence[str] | None) -> dict[str, LakeError]:
         """Check some runs, or all; gives the runs that broke a promise on which a number downstream depends."""
+        look = Look(self._workplace.lake)
         broken: dict[str, LakeError] = {}
         for table in tables:
             wanted = {
                 name: key
                 for name, key in _keys(table).items()
-                if key in self._selected and self._left_out.isdisjoint(_reads(table, name))
+                if key in self._selected and self._left_out.isdisjoint(tables_read(by_check(table)[name]))
             }
             if not wanted or (run_ids is not None and not run_ids):
                 continue
-            held = hold(self._workplace.lake, table, run_ids, self._workplace.docs, self._spark)
-            named = {check_name(one.check): one for one in held}
-            for name, key in wanted.items():
-                summed = self._sums.setdefault(key, _Sum(named[name].check.severity, named[name].engine))
-                summed.rows += held[0].rows_count
-                summed.page = held[0].page
-            for one in held:
-                if one.is_held or check_name(one.check) not in wanted:
-                    continue
-                summed = self._sums[wanted[check_name(one.check)]]
-                summed.add(one)
-                for run_id, fault in self._blamed(table, one, run_ids).items():
-                    summed.runs.add(run_id)
-                    if one.check.is_blocking:
-                        broken.setdefault(run_id, fault)
+            asked = _partitions(look, table) if run_ids is None else run_ids
+            # Before rows are read: what is read may be newer than what is then recorded of it, never older.
+            ended = {
+                (run_id, check.name): outcomes.passed(check, outcomes.fingerprint(look, check, run_id))
+                for check in outcomes.asset_checks([table])
+                for run_id in (asked if check.name in wanted else ())
+            }
+            held, unheld = self._hold(table, run_ids)
+            broken = unheld | broken
+            asked = [run_id for run_id in asked if run_id not in unheld]
+            for run_id, one in self._sum_up(table, wanted, held, asked) if held else ():
+                failed = ended[run_id, check_name(one.check)]
+                if failed.failure is None:
+                    ended[run_id, check_name(one.check)] = replace(failed, failure=one.reason or one.check.sentence)
+                if one.check.is_blocking:
+                    broken.setdefault(run_id, _fault(table, one))
+            for (run_id, _), one_ended in ended.items():
+                if run_id not in unheld:
+                    self._ended[run_id].append(one_ended)
         return broken
+
+    def record(self) -> None:
+        """Keep how the checks ended so far, run by run: a failure is known until rows or rules change."""
+        for run_id, ended in self._ended.items():
+            outcomes.record(self._workplace.lake, run_id, ended)
+        self._ended.clear()
 
     def results(self) -> Iterator[dg.AssetCheckResult]:
         """One result for each check that was asked for."""
         for key, summed in self._sums.items():
             yield summed.result(key)
 
-    def _blamed(self, table: Table, one: Held, run_ids: Sequence[str] | None) -> dict[str, LakeError]:
-        """The runs that broke a promise: each is asked by itself, where there were several."""
+    def _hold(self, table: Table, run_ids: Sequence[str] | None) -> tuple[list[Held], dict[str, LakeError]]:
+        """Check some runs at once; where one of them cannot be checked, each by itself, and that one fails alone."""
         lake = self._workplace.lake
-        asked = lake.snapshot(table).run_ids if run_ids is None else list(run_ids)
-        if len(asked) > 1:
-            asked = [
-                run_id
-                for run_id in asked
-                if any(
-                    not again.is_held and again.check == one.check
-                    for again in hold(lake, table, [run_id], spark=self._spark)
-                )
-            ]
-        fault = ContractBroken(
-            f"{table.full_name} breaks its word: {one.check.sentence}",
-            f"see the check {check_name(one.check)} of that asset; nothing is made from those rows",
-        )
-        return dict.fromkeys(asked, fault)
+        try:
+            return hold(lake, table, run_ids, self._workplace.docs, self._spark), {}
+        except BaseException as error:
+            if run_ids is None or is_stop(error):
+                raise
+            if len(run_ids) == 1:
+                return [], {run_ids[0]: explain(error, run_ids[0])}
+        unheld: dict[str, LakeError] = {}
+        for run_id in run_ids:
+            unheld |= self._hold(table, [run_id])[1]
+        rest = [run_id for run_id in run_ids if run_id not in unheld]
+        return hold(lake, table, rest, self._workplace.docs, self._spark) if rest else [], unheld
+
+    def _sum_up(
+        self, table: Table, wanted: Mapping[str, dg.AssetCheckKey], held: Sequence[Held], asked: Sequence[str]
+    ) -> list[tuple[str, Held]]:
+        """Add to what each check came to; gives the runs that broke a promise, with the promise."""
+        named = {check_name(one.check): one for one in held}
+        for name, key in wanted.items():
+            summed = self._sums.setdefault(key, _Sum(named[name].check.severity, named[name].engine))
+            summed.rows += held[0].rows_count
+            summed.page = held[0].page
+        failed = []
+        for one in held:
+            if one.is_held or check_name(one.check) not in wanted:
+                continue
+            summed = self._sums[wanted[check_name(one.check)]]
+            summed.add(one)
+            for run_id in self._blamed(table, one, asked):
+                summed.runs.add(run_id)
+                failed.append((run_id, one))
+        return failed
+
+    def _blamed(self, table: Table, one: Held, asked: Sequence[str]) -> list[str]:
+        """The runs that broke a promise: each is asked by itself, where there were several."""
+        if len(asked) <= 1:
+            return list(asked)
+        return [
+            run_id
+            for run_id in asked
+            if any(
+                not again.is_held and again.check == one.check
+                for again in hold(self._workplace.lake, table, [run_id], spark=self._spark)
+            )
+        ]
 
 
-def _by_check(table: Table) -> dict[str, list[Check]]:
-    found: dict[str, list[Check]] = defaultdict(list)
-    for check in checks(table):
-        found[check_name(check)].append(check)
-    return found
+def _partitions(look: Look, table: Table) -> list[str]:
+    """The runs that a table is of, also those of which it has no rows; a comparison has partitions of its own."""
+    return look.snapshot(table if table in COMPARISON_TABLES else landed.TABLE).run_ids
 
 
-def _reads(table: Table, name: str) -> set[Table]:
-    """The other tables that a check reads."""
-    return {read for check in _by_check(table)[name] if isinstance(check, Relation) for read in check.reads}
+def _fault(table: Table, one: Held) -> ContractBroken:
+    return ContractBroken(
+        f"{table.full_name} breaks its word: {one.check.sentence}",
+        f"see the check {check_name(one.check)} of that asset; nothing is made from those rows",
+    )
 
 
 def _keys(table: Table) -> dict[str, dg.AssetCheckKey]:
-    return {name: dg.AssetCheckKey(asset_key(table.full_name), name) for name in _by_check(table)}
+    return {name: dg.AssetCheckKey(asset_key(table.full_name), name) for name in by_check(table)}
 
 
 def _plain(sample: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,8 @@ def count_violations(execute: Callable[[sa.Select[Any]], sa.Result[Any]], rules:
     asked = (sa.func.count(), *(sa.func.count().filter(_is_violated(rule)) for rule in single))
     # Labelled, because SQLAlchemy tells columns apart by name.
     labelled = [count.label(f"count_{place}") for place, count in enumerate(asked)]
-    query: sa.Select[Any] = sa.select(*labelled).select_from(sa.table(VIEW))
+    columns: list[sa.ColumnElement[Any]] = list(labelled)
+    query: sa.Select[Any] = sa.select(*columns).select_from(sa.table(VIEW))
     rows, *counts = (int(count) for count in execute(query).one())
     found = dict(zip((rule.name for rule in single), counts, strict=True))
     for rule in rules:

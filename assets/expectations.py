@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+import duckdb
 
 from assets import relations
 from assets.backends import LOCK, list_column_differences
@@ -14,7 +17,7 @@ from lake.connections import all_cores
 from lake.errors import ContractBroken, SourceUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from assets.backends import Backend
@@ -23,9 +26,20 @@ if TYPE_CHECKING:
     from lake.store import Lake
     from lake.tables import Table
 
-__all__ = ["Check", "Held", "Rule", "checks", "hold", "rules"]
+__all__ = ["Check", "Held", "Rule", "by_check", "check_name", "checks", "hold", "rules", "tables_read"]
 
 MOST_SAMPLES = 5
+# The asset check that rules of one kind make up together, by what they ask and whether they block.
+_KINDS = {
+    (Must.BE_DECLARED, True): "rows_are_as_declared",
+    (Must.BE_PRESENT, True): "rows_are_as_declared",
+    (Must.BE_ONE_OF, True): "rows_are_as_declared",
+    (Must.BE_WITHIN, True): "rows_are_as_declared",
+    (Must.BE_FINITE, True): "rows_are_as_declared",
+    (Must.BE_UNIQUE, True): "key_is_unique",
+    (Must.BE_SHAPED, True): "secrets_are_sealed",
+    (Must.BE_SHAPED, False): "ids_and_digests_are_well_formed",
+}
 _UNJUDGED = "not judged: the columns are not as declared"
 
 
@@ -51,6 +65,25 @@ def checks(table: Table) -> tuple[Check, ...]:
     return (*rules(table), *relations.of(table))
 
 
+def check_name(check: Check) -> str:
+    """The asset check that a promise belongs to: its kind's, or its own where it relates tables."""
+    return _KINDS[check.must, check.is_blocking] if isinstance(check, Rule) else check.name
+
+
+def by_check(table: Table) -> dict[str, list[Check]]:
+    """The asset checks of a table, and the promises that each is made up of."""
+    found: dict[str, list[Check]] = defaultdict(list)
+    for check in checks(table):
+        found[check_name(check)].append(check)
+    return found
+
+
+def tables_read(promises: Iterable[Check]) -> tuple[Table, ...]:
+    """The other tables that an asset check reads."""
+    read = [table for check in promises if isinstance(check, relations.Relation) for table in check.reads]
+    return tuple(dict.fromkeys(read))
+
+
 def hold(
     lake: Lake,
     table: Table,
@@ -72,6 +105,8 @@ def hold(
             columns = backend.read(lake, table, run_ids)
         except ContractBroken as error:  # the log, or a data file, lacks a declared column
             return _unreadable(table, error, backend.name)
+        except duckdb.IOException as error:
+            raise _unchecked(table, str(error)) from error
         declared = rules(table)
         others = list_column_differences(columns, declared[0])
         # Of columns that are others than declared, nothing else can be asked.
@@ -121,10 +156,7 @@ def _document(
     result = suites.validate_table(backend, table, judged)
     failed = next((each for each in result.results if "unexpected_count" not in each.result), None)
     if failed is not None:
-        raise SourceUnavailable(
-            f"{table.full_name} could not be checked: {_first_line(failed.exception_info)}",
-            "a file of the lake could not be read; if the lake has just changed, check again",
-        )
+        raise _unchecked(table, _first_line(failed.exception_info))
     return _write(docs, table, run_ids, suites.render_page(result, _named(run_ids), backend.name))
 
 
@@ -147,6 +179,13 @@ def _unreadable(table: Table, error: ContractBroken, engine: str) -> list[Held]:
         Held(first, is_held=False, rows_count=0, broken_count=1, engine=engine, reason=error.what),
         *(Held(check, is_held=False, rows_count=0, broken_count=0, engine=engine, reason=_UNJUDGED) for check in rest),
     ]
+
+
+def _unchecked(table: Table, why: str) -> SourceUnavailable:
+    return SourceUnavailable(
+        f"{table.full_name} could not be checked: {why}",
+        "a file of the lake could not be read; if the lake has just changed, check again",
+    )
 
 
 def _first_line(told: Any) -> str:

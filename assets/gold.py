@@ -1,13 +1,12 @@
-"""The gold tables: a run's own from its silver, in slices of time that bound memory; pairs and families from those."""
+"""The gold tables of one run, from its silver, in slices of time that bound memory; assets/pairing.py does the rest."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import astuple
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import narwhals as nw
 import numpy as np
@@ -37,6 +36,7 @@ from gold import (
     trace_summary,
 )
 from lake.engines import PolarsEngine
+from lake.errors import naming
 from lake.shares import Shares
 from silver import clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from assets.freshness import Snapshots
     from assets.table_tasks import TableOrder, Wave
-    from gold.pairs import Pair
     from lake.engines import Engine
     from lake.executors import Site
     from lake.frames import Frame
@@ -102,24 +102,36 @@ def made_from(*parts: object) -> str:
     return hashlib.sha256(json.dumps([MEASURES_VERSION, SLICE_SPANS, *parts]).encode()).hexdigest()
 
 
-def origins(lake: Lake, tables: Iterable[Table]) -> freshness.Origins:
+def origins(lake: Snapshots, tables: Iterable[Table]) -> freshness.Origins:
     """What lies upstream of some gold tables."""
     return freshness.Origins(lake, _KNOWN, tables)
 
 
-def fresh(lake: Lake, run_ids: Iterable[str], tables: Sequence[Table] = RUN_TABLES) -> set[str]:
-    """Those runs of which all of these tables were made from their silver as it is; one look a table for all."""
+def stale(lake: Snapshots, run_ids: Iterable[str], tables: Sequence[Table] = RUN_TABLES) -> dict[str, str]:
+    """Those runs of which one of these tables was not made from their silver as it is, and which; in a few words."""
     found = origins(lake, tables)
     replays = find_replays(lake) if attested_runs.TABLE in tables else {}
-    return freshness.fresh(
+    return freshness.stale(
         lake, tables, run_ids, lambda table, run_id: _fingerprint(found, table, run_id, replays.get(run_id, []))
     )
+
+
+def fresh(lake: Snapshots, run_ids: Iterable[str], tables: Sequence[Table] = RUN_TABLES) -> set[str]:
+    """The other runs: all of these tables were made from their silver as it is."""
+    asked = set(run_ids)
+    return asked - stale(lake, asked, tables).keys()
 
 
 def _fingerprint(found: freshness.Origins, table: Table, run_id: str, replayed_in: Sequence[str]) -> str:
     """What a run's table is made from; what is said of its attestation depends on who else holds its tokens."""
     others = list(replayed_in) if table == attested_runs.TABLE else []
     return made_from(*found.upstream(table, run_id), *others)
+
+
+def flag_replays(lake: Lake) -> list[Written]:
+    """Bring up to date what attests runs whose tokens are now in other runs too, or no more."""
+    found = origins(lake, [attested_runs.TABLE])
+    return measure_again(lake, lambda run_id, others: _fingerprint(found, attested_runs.TABLE, run_id, others))
 
 
 def materialise(lake: Lake, run_id: str, engine: Engine, tables: Sequence[Table] = RUN_TABLES) -> list[Written]:
@@ -168,8 +180,12 @@ class Measuring:
         summed = _summed(made_from)
         by_ranks = groupby(self.slices() if summed else [], key=itemgetter(0))
         sums = _together([part for _, slices in by_ranks for part in self._sums_of_all(list(slices), summed)])
-        made = ((table, self.rows(table, sums), fingerprint) for table, fingerprint in made_from.items())
-        return [self._lake.replace(table, self._run_id, rows, fingerprint) for table, rows, fingerprint in made]
+        written = []
+        for table, fingerprint in made_from.items():
+            with naming(f"making {table.full_name}"):
+                rows = self.rows(table, sums)
+            written.append(self._lake.replace(table, self._run_id, rows, fingerprint))
+        return written
 
     def rows(self, table: Table, sums: dict[str, pa.Table]) -> pa.Table:
         """One table; `sums` are those of all slices, by the table that they are for."""
@@ -268,127 +284,3 @@ def _summed(tables: Iterable[Table]) -> list[str]:
 def _together(parts: Sequence[dict[str, pa.Table]]) -> dict[str, pa.Table]:
     """The sums of all slices, by the table that they are for."""
     return {name: pa.concat_tables([part[name] for part in parts]) for name in (parts[0] if parts else ())}
-
-
-# -- pairs and families -----------------------------------------------------------------------------------------------
-
-
-def relate(lake: Lake) -> list[Written]:
-    """Bring pairs and families up to date: only those are read whose own runs have changed."""
-    return [*flag_replays(lake), *pair(lake), *scale(lake), publish(lake)]
-
-
-def flag_replays(lake: Lake) -> list[Written]:
-    """Bring up to date what attests runs whose tokens are now in other runs too, or no more."""
-    found = origins(lake, [attested_runs.TABLE])
-    return measure_again(lake, lambda run_id, others: _fingerprint(found, attested_runs.TABLE, run_id, others))
-
-
-def pair(lake: Lake) -> list[Written]:
-    """Bring every pair up to date; gives the partitions of those that were not."""
-    upstream, known = origins(lake, PAIR_TABLES), _measured(lake)
-    found = pairs.paired(known)
-    snapshots = {table.full_name: lake.snapshot(table) for table in PAIR_TABLES}
-    written = []
-    for run_id, twins in found.items():
-        partners = _partners(twins, known)
-        fingerprint = made_from([[name, *upstream.marks(name)] for name in (run_id, *partners)], astuple(twins))
-        if any(not snapshot.is_made_from(run_id, fingerprint) for snapshot in snapshots.values()):
-            written += _compare(lake, twins, partners, fingerprint)
-    for run_id in set(snapshots[pairs.TABLE.full_name].run_ids) - set(found):
-        nothing = made_from(run_id, "no pair")
-        written += [lake.replace(table, run_id, table.arrow_schema.empty_table(), nothing) for table in PAIR_TABLES]
-    return written
-
-
-def _measured(lake: Lake) -> pairs.Index:
-    """What the log says of every run that has its own gold."""
-    marks = lake.snapshot(time_breakdown.TABLE)
-    index = lake.snapshot(runs.TABLE).index()
-    return {run_id: run for run_id, run in index.items() if marks.mark(run_id) is not None}
-
-
-def publish(lake: Lake) -> Written:
-    """Write down what others have published."""
-    rows = published.rows()
-    return lake.replace(published.TABLE, published.PUBLISHED_RUN, rows, made_from(published.PUBLISHED.sha256))
-
-
-def _partners(pair: Pair, index: pairs.Index) -> list[str]:
-    """The twin, and the repeats of the twin."""
-    if pair.baseline_run_id is None:
-        return []
-    twin = pair.baseline_run_id
-    repeats = [name for name, run in sorted(index.items()) if run["repeat_of"] == twin and run["regime"] == "cc_off"]
-    return [twin, *repeats]
-
-
-def _compare(lake: Lake, pair: Pair, partners: list[str], fingerprint: str) -> list[Written]:
-    """The tables of one pair; empty where it has no twin, but for the row that says why."""
-    frames = {table: table.arrow_schema.empty_table() for table in PAIR_TABLES}
-    if partners:
-        names = (pair.run_id, *partners)
-        run, other = (_rows(lake, runs.TABLE, name).to_pylist()[0] for name in names[:2])
-        tee, twin, *repeats = (_rows(lake, time_breakdown.TABLE, name) for name in names)
-        frames[step_overhead.TABLE] = step_overhead.measure(pair, run, tee, twin, repeats)
-        frames[toll_breakdown.TABLE] = toll_breakdown.measure(pair, tee, twin)
-        tee, twin = (_rows(lake, operation_costs.TABLE, name) for name in names[:2])
-        frames[operation_overhead.TABLE] = operation_overhead.measure(pair, tee, twin)
-        tee, twin, *repeats = (_rows(lake, throughput.TABLE, name) for name in names)
-        frames[throughput_overhead.TABLE] = throughput_overhead.measure(pair, (run, other), (tee, twin), repeats)
-        tee, twin, *repeats = (_rows(lake, step_energy.TABLE, name) for name in names)
-        frames[energy_overhead.TABLE] = energy_overhead.measure(pair, run, (tee, twin), repeats)
-    frames[pairs.TABLE] = pairs.measure(pair)
-    return [lake.replace(table, pair.run_id, frame, fingerprint) for table, frame in frames.items()]
-
-
-def scale(lake: Lake) -> list[Written]:
-    """Bring families up to date of which a member's pair is new; the others are fresh by their marks."""
-    index = _measured(lake)
-    families: dict[tuple[str, str], list[str]] = {}
-    for run_id, twins in pairs.paired(index).items():
-        family = index[run_id]["family"]
-        if twins.baseline_run_id is not None and twins.regime is not None and family is not None:
-            families.setdefault((family, twins.regime), []).append(run_id)
-    upstream, snapshot = origins(lake, [scaling.TABLE]), lake.snapshot(scaling.TABLE)
-    written = []
-    for (family, regime), members in sorted(families.items()):
-        partition = scaling.partition(family, regime)
-        fingerprint = made_from([[name, *upstream.marks(name)] for name in members])
-        if not snapshot.is_made_from(partition, fingerprint):
-            points = [point for name in members for point in _points(lake, name)]
-            rows = scaling.measure(family, regime, points)
-            written.append(lake.replace(scaling.TABLE, partition, rows, fingerprint))
-    known = {scaling.partition(family, regime) for family, regime in families}
-    for partition in set(snapshot.run_ids) - known:  # its last pair is gone
-        nothing = made_from(partition, "no family")
-        written.append(lake.replace(scaling.TABLE, partition, scaling.TABLE.arrow_schema.empty_table(), nothing))
-    return written
-
-
-def _points(lake: Lake, run_id: str) -> Iterator[dict[str, Any]]:
-    """A run as a point of its family: its toll, and what it must seal per rank and step."""
-    run = _rows(lake, runs.TABLE, run_id).to_pylist()[0]
-    cells = _rows(lake, time_breakdown.TABLE, run_id).num_rows
-    coverage = _rows(lake, sealing_coverage.TABLE, run_id).to_pylist()
-    for row in _rows(lake, step_overhead.TABLE, run_id).to_pylist():
-        if row["slowdown_ratio"] is None:
-            continue
-        yield {
-            "tee_run_id": run_id,
-            "baseline_run_id": row["baseline_run_id"],
-            "toll_ns": row["difference_ns"],
-            "slowdown_ratio": row["slowdown_ratio"],
-            "world_size": row["world_size"],
-            "bucket_cap_mib": run["bucket_cap_mib"],
-            "sealed_message_count": _per_cell(coverage, "promised_message_count", cells),
-            "sealed_bytes": _per_cell(coverage, "promised_bytes", cells),
-        }
-
-
-def _per_cell(coverage: list[dict[str, Any]], name: str, cells: int) -> int | None:
-    return sum(row[name] or 0 for row in coverage) // cells if cells else None
-
-
-def _rows(lake: Lake, table: Table, run_id: str) -> pa.Table:
-    return lake.scan(table, [run_id]).collect().to_arrow()

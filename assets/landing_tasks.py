@@ -12,7 +12,7 @@ from bronze.file_report import FileReport
 from bronze.manifest import parse
 from bronze.read_file import Desk, read_file
 from lake.annex import Adopted
-from lake.errors import EvidenceRejected
+from lake.errors import EvidenceRejected, naming
 from lake.identity import MANIFEST
 from lake.landing_zone import LandedFile
 from lake.staging import Closed, Staged
@@ -105,7 +105,8 @@ def read_landed(site: Site, order: FileOrder) -> FileAnswer:
         except EvidenceRejected as error:  # it became a link out or a pipe since it was listed
             return FileAnswer(FileReport(source.name, source.size_bytes, reason=str(error)), None, {}, {})
         report = FileReport(source.name, source.size_bytes, sha256=fetched.sha256)
-        read_file(report, fetched, Desk(annexes, order.limits, lambda *_: None, order.keys))
+        with naming(f"reading {source.name}"):
+            read_file(report, fetched, Desk(annexes, order.limits, lambda *_: None, order.keys))
         units = {} if report.events is None else {"": report.events}
         closed = {name: cast("Unit", unit).close() for name, unit in {**units, **report.records}.items()}
     return FileAnswer(

@@ -12,8 +12,7 @@ from assets import bronze, gold, silver
 from assets.lineage import needed
 from bronze import runs as landed
 from bronze import trace_events
-from lake.attestation_keys import NO_KEYS, AttestationKeys
-from lake.errors import EvidenceRejected, LakeError
+from lake.errors import EvidenceRejected, LakeError, explain, is_stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from lake.engines import Engine
     from lake.landing_zone import LandingZone
     from lake.snapshot import Written
-    from lake.store import Lake
     from lake.tables import Table
 
 Tables: TypeAlias = "Mapping[str, Sequence[Table]]"
@@ -88,18 +86,6 @@ def make(
     return [made[run_id] for run_id in run_ids]
 
 
-def up_to_date(
-    lake: Lake,
-    zone: LandingZone,
-    run_ids: Iterable[str],
-    keys: AttestationKeys = NO_KEYS,
-    tables: Tables = TIERS,
-) -> set[str]:
-    """Those runs whose tables, or these of them, are all made from what lies in the landing zone now."""
-    landed = bronze.fresh(lake, zone, run_ids, keys)
-    return gold.fresh(lake, silver.fresh(lake, landed, tables.get("silver", ())), tables.get("gold", ()))
-
-
 def _fresh(workplace: Workplace, tier: str, run_ids: Sequence[str], tables: Sequence[Table]) -> set[str]:
     if tier == "silver":
         return silver.fresh(workplace.lake, run_ids, tables)
@@ -118,11 +104,7 @@ def _large(workplace: Workplace, tier: str, run_ids: Sequence[str]) -> set[str]:
     if tier == "bronze":
         complete, _ = workplace.zone.run_ids()
         most = workplace.limits.bytes_in_flight // workplace.limits.workers
-        sizes = {
-            run_id: sum(file.size_bytes or 0 for file in workplace.zone.files(run_id))
-            for run_id in run_ids
-            if run_id in complete
-        }
+        sizes = {run_id: _size(workplace.zone, run_id) for run_id in run_ids if run_id in complete}
     else:
         most = silver.CHUNK_EVENTS
         snapshot = workplace.lake.snapshot(trace_events.TABLE)
@@ -130,13 +112,22 @@ def _large(workplace: Workplace, tier: str, run_ids: Sequence[str]) -> set[str]:
     return {run_id for run_id, size in sizes.items() if size > most}
 
 
+def _size(zone: LandingZone, run_id: str) -> int:
+    try:
+        return sum(file.size_bytes or 0 for file in zone.files(run_id))
+    except LakeError:  # a directory that cannot be listed says so when it is read
+        return 0
+
+
 def _made(workplace: Workplace, tier: str, tables: Sequence[Table], engines: Callable[[], Engine], run_id: str) -> Made:
     began = time.perf_counter()
     try:
         written = tuple(_written(workplace, tier, tables, engines, run_id))
         made = Made(run_id, tier, written, time.perf_counter() - began)
-    except LakeError as error:
-        made = Made(run_id, tier, seconds=time.perf_counter() - began, fault=error)
+    except BaseException as error:  # whatever it is, it is the fault of this run and no reason to stop its neighbours
+        if is_stop(error):
+            raise
+        made = Made(run_id, tier, seconds=time.perf_counter() - began, fault=explain(error, run_id))
     workplace.onlooker.made(made)
     return made
 

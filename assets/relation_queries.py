@@ -213,6 +213,11 @@ _QUERIES = {
 }
 
 
+def text_of(question: str) -> str:
+    """The text of a query."""
+    return _QUERIES[question]
+
+
 def breaking(connection: duckdb.DuckDBPyConnection, question: str) -> duckdb.DuckDBPyRelation:
     """The rows that break a relation, on a connection where its tables are."""
     return connection.sql(_QUERIES[question])

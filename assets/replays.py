@@ -11,16 +11,17 @@ from silver import runs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from assets.freshness import Snapshots
     from lake.snapshot import Written
     from lake.store import Lake
 
 
-def find_replays(lake: Lake) -> dict[str, list[str]]:
+def find_replays(lake: Snapshots) -> dict[str, list[str]]:
     """All runs that share an id or a nonce of their tokens, each with the others."""
     return attested_runs.find_replays(lake.snapshot(runs.TABLE).index())
 
 
-def find_replays_of(lake: Lake, run_id: str) -> list[str]:
+def find_replays_of(lake: Snapshots, run_id: str) -> list[str]:
     """The other runs that hold tokens of this one; all runs are looked at only where it has any."""
     own = lake.snapshot(runs.TABLE).index([run_id]).get(run_id)
     return [] if own is None or own["attestation_ids"] is None else find_replays(lake).get(run_id, [])

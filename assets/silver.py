@@ -29,7 +29,7 @@ from bronze import device_samples as readings
 from bronze import runs as claimed
 from bronze.ahead import ahead
 from lake.engines import PolarsEngine
-from lake.errors import ContractBroken
+from lake.errors import ContractBroken, naming
 from lake.frames import Frame
 from lake.shares import Shares
 from silver import (
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from assets.chunking import Chunk
+    from assets.freshness import Snapshots
     from assets.table_tasks import TableOrder
     from lake.engines import Engine, Plan
     from lake.executors import Site
@@ -98,10 +99,16 @@ def _landed(source: dict[str, Any]) -> int:
     return count
 
 
-def fresh(lake: Lake, run_ids: Iterable[str], tables: Sequence[Table] = TABLES) -> set[str]:
-    """Those runs of which all of these tables were made from their bronze as it is; one look a table for all."""
+def stale(lake: Snapshots, run_ids: Iterable[str], tables: Sequence[Table] = TABLES) -> dict[str, str]:
+    """Those runs of which one of these tables was not made from their bronze as it is, and which; in a few words."""
     landed = lake.snapshot(claimed.TABLE)
-    return freshness.fresh(lake, tables, run_ids, lambda _, run_id: made_from(landed.mark(run_id)))
+    return freshness.stale(lake, tables, run_ids, lambda _, run_id: made_from(landed.mark(run_id)))
+
+
+def fresh(lake: Snapshots, run_ids: Iterable[str], tables: Sequence[Table] = TABLES) -> set[str]:
+    """The other runs: all of these tables were made from their bronze as it is."""
+    asked = set(run_ids)
+    return asked - stale(lake, asked, tables).keys()
 
 
 # What can be made at the same time, and what only after it: executors find what came before in the lake.
@@ -165,7 +172,7 @@ class Conforming:
         return [written[table.full_name] for table in tables]
 
     def _made_now(self, table: Table) -> Written:
-        with self._lake.stage(table, self._run_id) as stage:
+        with naming(f"making {table.full_name}"), self._lake.stage(table, self._run_id) as stage:
             self.fill(stage, self._chunks if table in _LARGE else [])
             return self._lake.commit(stage, self.made_from)
 

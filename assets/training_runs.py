@@ -5,7 +5,7 @@ The step tells of every partition by itself (docs/decisions/0010).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -13,22 +13,24 @@ import dagster as dg
 
 from assets import bronze, events, gold
 from assets.checking import Checking, check_specs
+from assets.freshness import Look
 from assets.making import TIERS, left_out, make, part
+from assets.outcomes import asset_checks, read_verdicts
+from assets.pairing import make_pairs
 from assets.processes import tag
 from assets.specs import asset_key, asset_spec, on_new_content, tables_of
 from assets.waiting import POOL
 from assets.workplace import Workplace
 from gold import attested_runs
 from lake.engines import engine
-from lake.errors import ContractBroken, LakeError
+from lake.errors import ContractBroken, LakeError, is_stop
+from lake.tables import Table
 from report.terminal_text import make_printable
 
 # Enough at once to fill the cores and to share the price of a look at each table; few enough to be told of early.
 _RUNS_AT_ONCE = 32
 _FAULTS_TOLD = 5
 RETRIES = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
-# What becomes of a stop in the middle of DuckDB's work, whoever asked it.
-_STOPPED_QUERY = "Query interrupted"
 OWN_TABLES = tuple(table for tables in TIERS.values() for table in tables)
 TABLES = (*OWN_TABLES, *gold.PAIR_TABLES)
 
@@ -76,7 +78,7 @@ def retried_if_transient() -> Iterator[None]:
     except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError) as error:
         raise Stopped from error
     except Exception as error:
-        if _STOPPED_QUERY in str(error):
+        if is_stop(error):
             raise Stopped from error
         if isinstance(error, LakeError):
             raise dg.Failure(str(error), allow_retries=error.is_transient) from error
@@ -91,6 +93,7 @@ class _Launch:
             workplace = replace(workplace, lake=workplace.lake.rewriting())
         self._context = context
         self._workplace = workplace
+        self._is_full = config.full
         self._make = partial(make, workplace, engines=partial(engine, config.engine, workplace.spark), full=config.full)
         self._telling = events.Telling(context.instance, workplace.lake, TABLES, engine=config.engine)
         wanted = tables_of(context.selected_asset_keys, TABLES)
@@ -109,6 +112,7 @@ class _Launch:
             yield from self._pairs([run_id for run_id in self._context.partition_keys if run_id not in self._faults])
         if not self._tiers and not self._is_paired:
             self._checking.hold(TABLES, None)
+            self._checking.record()
         yield from self._checking.results()
         if self._faults:
             raise self._failure()
@@ -132,7 +136,18 @@ class _Launch:
                 self._faults[event.partition] = ContractBroken(reason)
             elif event.is_step_materialization:
                 made.add(event.partition)
-        return [run_id for run_id in asked if run_id not in made and run_id not in self._faults]
+        done = self._done(made) if self._context.selected_asset_check_keys else made
+        return [run_id for run_id in asked if run_id not in done and run_id not in self._faults]
+
+    def _done(self, made: set[str]) -> set[str]:
+        """Those of the runs made that were checked too; a check that failed is not held again."""
+        lake, tables = self._workplace.lake, [table for some in self._tables.values() for table in some]
+        verdicts = read_verdicts(lake, Look(lake), made, asset_checks(tables, left_out(self._tables)))
+        for run_id, verdict in verdicts.items():
+            for one in verdict.failed:
+                if one.is_blocking:
+                    self._faults.setdefault(run_id, ContractBroken(f"check failed: {one}"))
+        return {run_id for run_id, verdict in verdicts.items() if not verdict.unchecked}
 
     def _some(self, run_ids: Sequence[str]) -> Iterator[object]:
         """Some runs, tier by tier; one that fails goes no further."""
@@ -142,11 +157,13 @@ class _Launch:
                 yield from self._telling.landed(self._marks(standing))
             made = self._make(tier, standing, tables=self._tables)
             yield from self._telling.made(made)
-            yield from self._fail({one.run_id: one.fault for one in made if one.fault is not None}, place)
+            faults = {one.run_id: one.fault for one in made if one.fault is not None}
+            yield from self._fail(faults, self._tables_from(place))
             standing = [one.run_id for one in made if one.fault is None]
             broken = self._checking.hold(self._tables[tier], standing)
-            yield from self._fail(broken, place + 1)
+            yield from self._fail(broken, self._tables_from(place + 1))
             standing = [run_id for run_id in standing if run_id not in broken]
+        self._checking.record()
 
     def _replays(self) -> Iterator[object]:
         """Say of runs that are not in this launch that their attestation tokens are now in another run too, or not."""
@@ -157,32 +174,38 @@ class _Launch:
     def _pairs(self, run_ids: Sequence[str]) -> Iterator[object]:
         """Pair runs with their twins; a changed twin also brings the pairs of other runs up to date."""
         lake = self._workplace.lake
-        written = {(one.table, one.run_id): one for one in gold.pair(lake)}
-        told = sorted({*run_ids, *(run_id for _, run_id in written)})
+        made, faults = make_pairs(lake, self._context.partition_keys if self._is_full else ())
+        written = {(one.table, one.run_id): one for one in made}
+        yield from self._fail(faults, gold.PAIR_TABLES)
+        told = sorted({*run_ids, *(run_id for _, run_id in written)} - faults.keys())
         for table in gold.PAIR_TABLES:
             snapshot = lake.snapshot(table)
             for run_id in told:
                 written.setdefault((table.full_name, run_id), snapshot.partition(run_id))
         yield from self._telling.written(written.values())
-        self._faults |= self._checking.hold(gold.PAIR_TABLES, told)
+        yield from self._fail(self._checking.hold(gold.PAIR_TABLES, told), ())
+        self._checking.record()
 
     def _marks(self, run_ids: Sequence[str]) -> dict[str, str]:
-        complete, _ = self._workplace.zone.run_ids()
-        return {
-            run_id: bronze.seen(self._workplace.zone, run_id, self._workplace.keys)
-            for run_id in run_ids
-            if run_id in complete
-        }
+        zone, marks = self._workplace.zone, {}
+        complete, _ = zone.run_ids()
+        for run_id in set(complete).intersection(run_ids):
+            with suppress(LakeError):  # a directory that cannot be listed says so when it is read
+                marks[run_id] = bronze.seen(zone, run_id, self._workplace.keys)
+        return marks
 
-    def _fail(self, faults: Mapping[str, LakeError], place: int) -> Iterator[dg.AssetObservation]:
+    def _tables_from(self, place: int) -> list[Table]:
+        """The tables of this launch from one tier on."""
+        return [table for tier in self._tiers[place:] for table in self._tables[tier]]
+
+    def _fail(self, faults: Mapping[str, LakeError], tables: Sequence[Table]) -> Iterator[dg.AssetObservation]:
         """Write the reason on the page of every partition that will not be made for it."""
         self._faults |= faults
         for run_id, fault in faults.items():
             self._context.log.error("%s: %s", run_id, make_printable(str(fault)))
             self._workplace.onlooker.failed(run_id, fault)
-            for tier in self._tiers[place:]:
-                for table in self._tables[tier]:
-                    yield events.failed(table, run_id, str(fault), is_transient=fault.is_transient)
+            for table in tables:
+                yield events.failed(table, run_id, str(fault), is_transient=fault.is_transient)
 
     def _failure(self) -> dg.Failure:
         told = [f"{run_id}: {fault}" for run_id, fault in list(self._faults.items())[:_FAULTS_TOLD]]

@@ -19,7 +19,7 @@ from bronze.kineto import KinetoReader, NotATrace
 from bronze.manifest import parse
 from bronze.read_file import Desk, Fetched, Progress, Sink, read_file
 from lake.attestation_keys import NO_KEYS, AttestationKeys
-from lake.errors import EvidenceRejected
+from lake.errors import EvidenceRejected, naming
 from lake.identity import MANIFEST
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ async def land_run(
                     if fetched.sha256 not in claimed:
                         claimed.add(fetched.sha256)
                         loop = asyncio.get_running_loop()
-                        await loop.run_in_executor(pool, read_file, report, fetched, desk)
+                        with naming(f"reading {source.name}"):
+                            await loop.run_in_executor(pool, read_file, report, fetched, desk)
                     return report
             finally:
                 await budget.give(held)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+# What DuckDB makes of a stop (Ctrl-C, SIGTERM) in the middle of its work, whoever asked it.
+_STOPPED_QUERY = "Query interrupted"
+_LONGEST_MESSAGE = 300
 
 
 class LakeError(Exception):
@@ -46,6 +51,51 @@ class SourceUnavailable(LakeError):
 
 class DataDamaged(LakeError):
     """A data file is missing or not what it was when it was written: terminal until it is built again."""
+
+
+class UnexpectedFault(LakeError):
+    """An exception that nobody foresaw: terminal, never retried, and a fault of teetotal."""
+
+
+class OutOfMemory(LakeError):
+    """One run needed more memory than there was: terminal, never retried."""
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Note on an exception that nobody foresaw what was being done; an error that we can explain says so itself."""
+    try:
+        yield
+    except LakeError:
+        raise
+    except Exception as error:
+        error.add_note(what)
+        raise
+
+
+def is_stop(error: BaseException) -> bool:
+    """Whether someone stopped the work: that is nobody's fault, and everything must end."""
+    # A panic of a library in Rust is no `Exception` either, but it is a fault.
+    is_fault = isinstance(error, Exception) or type(error).__name__ == "PanicException"
+    return not is_fault or _STOPPED_QUERY in str(error)
+
+
+def explain(error: BaseException, run_id: str | None = None) -> LakeError:
+    """What went wrong, as an error of ours; one that nobody foresaw is told with its type, message and place."""
+    if isinstance(error, LakeError):
+        return error
+    what = _describe(error) if run_id is None else f"run {run_id}: {_describe(error)}"
+    if isinstance(error, MemoryError):
+        return OutOfMemory(what, "there was not enough memory: run it alone, or on a machine that has more")
+    return UnexpectedFault(what, "this is a fault of teetotal: please report it")
+
+
+def _describe(error: BaseException) -> str:
+    """Type, first line and place of an exception, without characters that a terminal would obey."""
+    line = str(error).strip().partition("\n")[0][:_LONGEST_MESSAGE]
+    notes = "".join(f" while {note}" for note in getattr(error, "__notes__", ()))
+    text = f"{type(error).__name__}{f': {line}' if line else ''}{notes}"
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

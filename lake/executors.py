@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from lake.errors import ContractBroken, LakeError, SourceUnavailable
+from lake.errors import ContractBroken, LakeError, SourceUnavailable, explain, is_stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -78,13 +78,17 @@ def _done(
     orders: Sequence[Order],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """What runs on an executor; an error that we can explain is an answer, any other one fails the task."""
+    """What runs on an executor; what goes wrong with an order is its answer, and no reason to try again."""
     for batch in batches:
         for place in batch.column(0).to_pylist():
             try:
                 answer: Answer | LakeError = work(reach(), orders[place])
-            except LakeError as error:
-                answer = error
+            except ImportError:  # the environment of this executor, not the work
+                raise
+            except Exception as error:
+                if is_stop(error):
+                    raise
+                answer = explain(error)
             yield pa.RecordBatch.from_arrays(
                 [pa.array([place], pa.int64()), pa.array([pickle.dumps(answer)], pa.binary())], schema=_ANSWER
             )

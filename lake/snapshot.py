@@ -63,9 +63,15 @@ class Snapshot:
 
     def content_sha256(self, run_id: str) -> str:
         """The content digest of a run's partition; that of no rows where it has none."""
+        return combine(label(path) for path in self._paths.get(run_id, ()))
+
+    @cached_property
+    def _paths(self) -> dict[str, list[str]]:
+        """The data files of every run, from one pass over the log for any number of runs."""
         if self._handle is None:
-            return combine(())
-        return combine(label(path) for path in held(self._handle, self.table, [run_id]))
+            return {}
+        found = _actions(self._handle).group_by("partition.run_id").agg("path")
+        return dict(zip(found["partition.run_id"].to_list(), found["path"].to_list(), strict=True))
 
     def partition(self, run_id: str) -> Written:
         """A run's partition as it is: what a replacement that changes nothing would say of it."""
@@ -87,9 +93,15 @@ class Snapshot:
 
         None where it was never made, or where a file of it is missing or truncated: it has to be made again.
         """
-        if self._handle is None or self.damages(run_id):
-            return None
-        return self._handle.transaction_version(run_id)
+        # A snapshot never changes, and Delta takes a fraction of a millisecond to look one up.
+        if run_id not in self._marks:
+            handle = None if self.damages(run_id) else self._handle
+            self._marks[run_id] = None if handle is None else handle.transaction_version(run_id)
+        return self._marks[run_id]
+
+    @cached_property
+    def _marks(self) -> dict[str, int | None]:
+        return {}
 
     def has_bytes(self, run_id: str, digests: Mapping[str, str]) -> bool | None:
         """Whether these are the bytes of a run's data files as they were written; none where nobody wrote that down."""

@@ -110,7 +110,7 @@ def land(
 @main.command()
 @click.argument("run_ids", nargs=-1, metavar="[RUN_ID]…")
 @click.option("--engine", type=click.Choice(_ENGINES), default=_ENGINES[0], show_default=True, help="What computes.")
-@click.option("--full", is_flag=True, help="Also what is fresh already.")
+@click.option("--full", is_flag=True, help="Rebuild tables that are already up to date, pairs and comparisons too.")
 @click.option("--check/--no-check", default=True, show_default=True, help="Hold what was made to its declarations.")
 @click.option("--to", multiple=True, metavar="TABLE", help="Only this table and what it needs; may be given again.")
 @click.pass_obj
@@ -288,6 +288,10 @@ def report_page(chosen: Settings, out: Path, run_ids: tuple[str, ...]) -> None:
     made = report.built(opening.lake(chosen), run_ids)
     size = report.write(out, made.html)
     opening.say(f"{out}: {made.runs} runs, {made.figures} figures, {size / 1e6:.1f} MB")
+    for text in (*made.failed, *made.unchecked):
+        opening.say(f"teetotal: {text}", err=True)
+    if made.failed:
+        raise SystemExit(FAILED)
 
 
 @main.command()

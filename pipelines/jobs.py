@@ -10,6 +10,7 @@ from dagster._core.execution.plan.plan import ExecutionPlan
 from dagster._core.execution.retries import RetryMode
 from dagster._core.execution.step_dependency_config import StepDependencyConfig
 
+from assets import outcomes
 from assets.catalogue import TABLES
 from assets.comparisons import comparisons
 from assets.expectations import hold
@@ -102,8 +103,8 @@ class Upkeep(dg.Config):
 def tidy(context: dg.OpExecutionContext, config: Upkeep, workplace: dg.ResourceParam[Workplace]) -> None:
     """Checkpoint every table's log, delete files that no version of the last week holds, and verify some data files."""
     tag(context.instance, context.run.run_id)
-    removed = 0
-    for table in TABLES.values():
+    removed, tables = 0, (*TABLES.values(), outcomes.TABLE)
+    for table in tables:
         files = workplace.lake.tidy(table, config.retention_hours)
         removed += len(files)
         context.log.info("%s: log checkpointed, %d files removed", table.full_name, len(files))
@@ -112,7 +113,7 @@ def tidy(context: dg.OpExecutionContext, config: Upkeep, workplace: dg.ResourceP
     context.add_output_metadata(
         {
             "files_removed": removed,
-            "tables": len(TABLES),
+            "tables": len(tables),
             "files_verified": verified.files,
             "files_damaged": len(verified.damages),
         }

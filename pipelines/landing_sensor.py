@@ -6,8 +6,8 @@ import json
 import dagster as dg
 
 from assets import bronze, events
-from assets.making import up_to_date
 from assets.specs import TRAINING_RUNS
+from assets.state import assess_runs
 from assets.workplace import Workplace
 from lake.errors import LakeError
 from pipelines.jobs import INGEST
@@ -46,8 +46,8 @@ def launch_landed_runs(
         return dg.SkipReason(f"{len(marks)} runs, none new or changed; {len(incomplete)} not complete")
     order = known(context.instance)
     new = [run_id for run_id in changed if run_id not in set(order)]
-    fresh = up_to_date(workplace.lake, workplace.zone, changed, workplace.keys)
-    stale = [run_id for run_id in changed if run_id not in fresh]
+    states = assess_runs(workplace.lake, workplace.zone, changed, workplace.keys)
+    stale = [run_id for run_id in changed if states[run_id].needs_launch()]
     return dg.SensorResult(
         run_requests=[_request(stretch, marks) for stretch in stretches(stale, [*order, *new])],
         dynamic_partitions_requests=[TRAINING_RUNS.build_add_request(new)] if new else [],

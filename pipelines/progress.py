@@ -37,8 +37,10 @@ class Watcher(Onlooker):
         self.faults: dict[str, LakeError] = {}
 
     def made(self, made: Made) -> None:
-        """Remember what was written."""
+        """Remember what was written; a try that succeeds forgets the one that failed."""
         self.written[made.run_id] += made.written
+        if made.fault is None:
+            self.faults.pop(made.run_id, None)
 
     def failed(self, run_id: str, fault: LakeError) -> None:
         """Remember why a run goes no further."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assets import gold
+from assets.state import assess_comparisons, find_failures
 from bronze import source_files
 from gold import pairs, published, scaling
 from lake.errors import EvidenceRejected, nearest
@@ -36,6 +37,7 @@ _COLUMNS: dict[Table, tuple[str, ...]] = {
     rule_counts.TABLE: ("run_id", "effect", "sentence", "events_count"),
     source_files.TABLE: ("run_id", "source_sha256", "format", "outcome", "size_bytes"),
 }
+_NAMED = 10
 _WITH = ("teetotal", "dagster", "deltalake", "duckdb", "narwhals", "polars", "pyarrow", "vl-convert-python")
 
 
@@ -49,7 +51,20 @@ def built(lake: Lake, run_ids: Sequence[str] = ()) -> Page:
     if run_ids:
         twins = lake.scan(pairs.TABLE, run_ids).select("baseline_run_id").drop_nulls().collect().to_series()
         wanted = sorted({*run_ids, *twins})
-    return page(_tables(lake, wanted), _versions())
+    return page(_tables(lake, wanted), _versions(), *_warnings(lake, known if wanted is None else wanted))
+
+
+def _warnings(lake: Lake, run_ids: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the lake knows of the checks of these runs and of what is measured across runs: failed, and not checked."""
+    states = find_failures(lake, run_ids)
+    failed = [(run_id, one) for run_id, state in states.items() for one in state.failed]
+    failed += [(name, one) for (_, name), state in assess_comparisons(lake).items() for one in state.failed]
+    unchecked = [run_id for run_id, state in states.items() if not state.is_checked and not state.failed]
+    more = f" and {len(unchecked) - _NAMED} more" if len(unchecked) > _NAMED else ""
+    return (
+        tuple(f"A check failed, so do not rely on the numbers of {run_id}: {one}." for run_id, one in failed),
+        (f"Not checked since they were built: {', '.join(unchecked[:_NAMED])}{more}.",) if unchecked else (),
+    )
 
 
 def write(out: Path, html: str) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -12,11 +13,15 @@ from dagster._core.execution.plan.objects import ErrorSource
 
 from assets.catalogue import table
 from assets.comparisons import comparisons
+from assets.gold import PAIR_TABLES
 from assets.lineage import UPSTREAM, needed
-from assets.making import part, up_to_date
+from assets.making import part
+from assets.pairing import COMPARISON_TABLES
 from assets.processes import lock_launch, tags_of
+from assets.state import assess_comparisons, assess_gone, assess_runs
 from assets.training_runs import training_runs
 from assets.waiting import claim_pool
+from bronze import runs as landed
 from lake.errors import ContractBroken, EvidenceRejected, LakeError, nearest
 from lake.identity import slug
 from pipelines.definitions import build, workplace
@@ -28,7 +33,9 @@ from pipelines.partitions import known, range_tags, register, stretches
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from lake.landing_zone import LandingZone
     from lake.snapshot import Written
+    from lake.store import Lake
     from pipelines.progress import Watcher
     from pipelines.settings import Settings
 
@@ -46,6 +53,19 @@ class Outcome:
     is_skipped: bool = False
 
 
+@dataclass(frozen=True)
+class _Work:
+    """What a command has to launch: of some tables, with their checks or without."""
+
+    names: Collection[str]
+    check: bool
+    config: dict[str, object]
+    stale: list[str]
+    # Runs that are no longer in the landing zone, and whose pairs are stale because a baseline changed.
+    unpaired: list[str]
+    is_compared: bool
+
+
 def run(
     chosen: Settings,
     watcher: Watcher,
@@ -57,9 +77,12 @@ def run(
     to: Sequence[str] = (),
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Outcome]:
-    """Make the runs that were named, or all, up to some tables, or all; a fresh one is left alone unless `full`."""
+    """Make the runs that were named, or all, up to some tables, or all; a fresh one is left alone unless `full`.
+
+    A check that failed before, on the same rows and by the same rules, is told again and not held again.
+    """
     names = needed(table(name).full_name for name in to or UPSTREAM)
-    tables = part(names)
+    paired, compared = ([one for one in some if one.full_name in names] for some in (PAIR_TABLES, COMPARISON_TABLES))
     place = workplace(chosen, watcher)
     for name in place.zone.remove_abandoned():
         tell(f"removed {place.zone.place}/{name}, the copy that a landing left when it was stopped")
@@ -68,56 +91,92 @@ def run(
         if slug(run_id) not in complete:
             raise EvidenceRejected(f"no run {run_id!r} in {place.zone.place}", nearest(run_id, complete))
     wanted = list(run_ids) or complete
-    fresh = set() if full else up_to_date(place.lake, place.zone, wanted, place.keys, tables)
-    stale = [run_id for run_id in wanted if run_id not in fresh]
+    assess = partial(
+        assess_runs, place.lake, place.zone, keys=place.keys, tables=part(names), pair_tables=paired, check=check
+    )
+    states = assess(run_ids=wanted)
+    stale = [run_id for run_id in wanted if full or states[run_id].needs_launch(check=check)]
+    unpaired = _unpaired(place.lake, complete) if paired and not run_ids else []
+    across = assess_comparisons(place.lake, compared).values() if wanted else ()
+    is_compared = bool(stale or unpaired) or any(state.needs_launch(check=check) for state in across)
     watcher.total = len(stale)
-    hint = None if engine == "spark" else advice({run_id: place.zone.files(run_id) for run_id in stale}, memory())
-    if hint is not None:
-        tell(hint)
-    if stale:
-        _launch(chosen, watcher, stale, {"engine": engine, "full": full}, names, check=check, tell=tell)
+    _advise(place.zone, engine, stale, tell)
+    if stale or unpaired or is_compared:
+        config: dict[str, object] = {"engine": engine, "full": full}
+        _launch(chosen, watcher, _Work(names, check, config, stale, unpaired, is_compared), tell)
+    if is_compared and not stale:
+        tell("pairs or comparisons across runs were stale or not checked: brought up to date")
+    faults: dict[str, LakeError | None] = {
+        run_id: state.fault for run_id, state in states.items() if run_id not in stale
+    }
+    if not check:  # a check that failed before is failed still where the rows are the same
+        faults |= {run_id: state.fault for run_id, state in assess(run_ids=stale).items()}
+    faults |= watcher.faults
+    faults |= {name: one.fault for (name, _), one in assess_comparisons(place.lake, compared).items() if one.failed}
     return [
-        Outcome(run_id, is_skipped=True)
-        if run_id in fresh
-        else Outcome(run_id, tuple(watcher.written[run_id]), watcher.faults.get(run_id))
-        for run_id in wanted
+        *(
+            Outcome(run_id, tuple(watcher.written[run_id]), faults.get(run_id), is_skipped=run_id not in stale)
+            for run_id in wanted
+        ),
+        # Of a pair whose run was not named, and of what is measured across runs.
+        *(Outcome(name, fault=fault) for name, fault in faults.items() if name not in wanted),
     ]
 
 
-def _launch(
-    chosen: Settings,
-    watcher: Watcher,
-    run_ids: list[str],
-    config: dict[str, object],
-    names: Collection[str],
-    *,
-    check: bool,
-    tell: Callable[[str], None],
-) -> None:
+def _unpaired(lake: Lake, complete: Sequence[str]) -> list[str]:
+    gone = set(lake.snapshot(landed.TABLE).run_ids) - set(complete)
+    return sorted(assess_gone(lake, gone)) if gone else []
+
+
+def _advise(zone: LandingZone, engine: str, run_ids: Sequence[str], tell: Callable[[str], None]) -> None:
+    """Say so where a run is large for this machine."""
+    files = {}
+    for run_id in run_ids if engine != "spark" else ():
+        with suppress(LakeError):  # a directory that cannot be listed says so when it is read
+            files[run_id] = zone.files(run_id)
+    hint = advice(files, memory()) if files else None
+    if hint is not None:
+        tell(hint)
+
+
+def _launch(chosen: Settings, watcher: Watcher, work: _Work, tell: Callable[[str], None]) -> None:
     """One launch for each stretch of runs, then one for what is measured across runs, of the tables named."""
     definitions = build(chosen, watcher)
-    jobs = (definitions.resolve_job_def(str(job.name)) for job in (INGEST, COMPARE))
-    ingest, compare = (limited(job, names, check=check) for job in jobs)
+    ingest, compare = (definitions.resolve_job_def(str(job.name)) for job in (INGEST, COMPARE))
+    pairs = {one.full_name for one in PAIR_TABLES}.intersection(work.names)
     with reaching_records(chosen.home), instance(chosen.home) as records:
-        register(records, run_ids)
-        for stretch in stretches(run_ids, known(records)):
-            if ingest is None:
-                break
-            with _ready_to_write(records, training_runs, tell) as (run_id, tags):
-                result = ingest.execute_in_process(
+        register(records, [*work.stale, *work.unpaired])
+        for run_ids, names in ((work.stale, work.names), (work.unpaired, pairs)):
+            job = limited(ingest, names, check=work.check) if run_ids else None
+            for stretch in stretches(run_ids, known(records)):
+                if job is None:
+                    break
+                before = dict(watcher.faults)
+                with _ready_to_write(records, training_runs, tell) as (run_id, tags):
+                    result = job.execute_in_process(
+                        run_id=run_id,
+                        instance=records,
+                        tags={**tags, **range_tags(stretch)},
+                        run_config={**_SILENT, "ops": {"training_runs": {"config": work.config}}},
+                        raise_on_error=False,
+                    )
+                _raise_if_stopped(result)
+                if not result.success and watcher.faults == before:
+                    raise _broken(result)  # no run's own fault: the watcher would have been told of it
+        job = limited(compare, work.names, check=work.check) if work.is_compared else None
+        if job is not None:
+            with _ready_to_write(records, comparisons, tell) as (run_id, tags):
+                result = job.execute_in_process(
                     run_id=run_id,
                     instance=records,
-                    tags={**tags, **range_tags(stretch)},
-                    run_config={**_SILENT, "ops": {"training_runs": {"config": config}}},
+                    tags=tags,
+                    run_config={**_SILENT, "ops": {"comparisons": {"config": {"full": work.config["full"]}}}},
                     raise_on_error=False,
                 )
-            if _is_stopped(result):
-                raise KeyboardInterrupt
-            if not result.success and watcher.faults.keys().isdisjoint(stretch):
-                raise _broken(result)  # no run's own fault: the watcher would have been told of it
-        if compare is not None:
-            with _ready_to_write(records, comparisons, tell) as (run_id, tags):
-                compare.execute_in_process(run_id=run_id, instance=records, tags=tags, run_config=_SILENT)
+            _raise_if_stopped(result)
+            states = assess_comparisons(workplace(chosen).lake).values()
+            if not result.success and not any(state.failed for state in states):
+                raise _broken(result)
 
 
 @contextmanager
@@ -130,12 +189,11 @@ def _ready_to_write(
         yield run_id, tags_of(run_id)
 
 
-def _is_stopped(result: dg.ExecuteInProcessResult) -> bool:
-    """Whether a signal ended the launch."""
-    return any(
-        event.is_step_failure and event.step_failure_data.error_source is ErrorSource.INTERRUPT
-        for event in result.all_events
-    )
+def _raise_if_stopped(result: dg.ExecuteInProcessResult) -> None:
+    """End the command where a signal ended the launch."""
+    for event in result.all_events:
+        if event.is_step_failure and event.step_failure_data.error_source is ErrorSource.INTERRUPT:
+            raise KeyboardInterrupt
 
 
 def _broken(result: dg.ExecuteInProcessResult) -> ContractBroken:

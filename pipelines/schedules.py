@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import dagster as dg
 
 from assets import comparisons
-from assets.making import up_to_date
 from assets.specs import asset_key
+from assets.state import assess_runs
 from assets.training_runs import TABLES
 from assets.workplace import Workplace
 from pipelines.jobs import CATCH_UP, data_docs, maintenance
@@ -19,14 +19,14 @@ from pipelines.partitions import known, range_tags, register, stretches
     cron_schedule="0 2 * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Catches up on every run that is stale, also through a change of code, and compares all runs anew.",
+    description="Catches up on every run that is stale or not checked, also through new code; compares all runs anew.",
 )
 def nightly(context: dg.ScheduleEvaluationContext, workplace: dg.ResourceParam[Workplace]) -> Iterator[dg.RunRequest]:
     """One launch for each stretch of stale runs, and one for what is measured across runs."""
     complete, _ = workplace.zone.run_ids()
-    fresh = up_to_date(workplace.lake, workplace.zone, complete, workplace.keys)
+    states = assess_runs(workplace.lake, workplace.zone, complete, workplace.keys)
     register(context.instance, complete)
-    stale = [run_id for run_id in complete if run_id not in fresh]
+    stale = [run_id for run_id in complete if states[run_id].needs_launch()]
     for stretch in stretches(stale, known(context.instance)):
         yield dg.RunRequest(
             run_key=None,

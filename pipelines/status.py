@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from assets.making import up_to_date
+from assets.state import add_comparisons, assess_comparisons, assess_gone, assess_runs
 from bronze import manifest, runs, source_files, unreadable
 from gold import attested_runs, pairs
 from lake.attestation_keys import NO_KEYS, AttestationKeys
@@ -50,15 +50,17 @@ def status(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEYS) -> St
     complete, incomplete = zone.run_ids()
     damages = find_damages(lake)
     lake = lake.skipping_damaged()
-    fresh = up_to_date(lake, zone, complete, keys)
+    states = add_comparisons(lake, assess_runs(lake, zone, complete, keys))
     landed = {row["run_id"]: row for row in lake.scan(runs.TABLE).collect().to_dicts()}
     meant = {row["run_id"]: row for row in lake.scan(conformed.TABLE).collect().to_dicts()}
+    gone = assess_gone(lake, landed.keys() - set(complete))
     lines, notes = [], []
     has_faults = False
     for run_id in sorted({*complete, *landed}):
-        state = "gone"
+        state, reasons = "gone", [f"stale: {gone[run_id]}"] if run_id in gone else []
         if run_id in complete:
-            state = "fresh" if run_id in fresh else "stale" if run_id in landed else "new"
+            state, reasons = ("new", []) if run_id not in landed else (states[run_id].word, states[run_id].reasons)
+            has_faults |= state == "failed"
             try:
                 manifest.parse(zone.manifest(run_id), f"{run_id}/{MANIFEST}")
             except EvidenceRejected as error:
@@ -69,11 +71,14 @@ def status(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEYS) -> St
         found = meant.get(run_id, {})
         counts |= {name: f"{found[column]:,}" if found else "" for name, column in _FOUND.items()}
         lines.append({"run": run_id, "state": state, "regime": row.get("regime") or "", **counts})
-        notes += [f"{run_id}: {text}" for text in (row.get("conflicts"), found.get("contradictions")) if text]
+        notes += [f"{run_id}: {text}" for text in (*reasons, row.get("conflicts"), found.get("contradictions")) if text]
     for damage in damages:
         how = f"teetotal run {damage.run_id}" if damage.run_id in complete else "teetotal run --full"
         notes.append(f"{format_damage(damage)}: `{how}` builds it again")
     notes += [f"{name}: not a run yet: {_RULE}" for name in incomplete]
+    compared = assess_comparisons(lake) if landed else {}
+    notes += [f"{name}: {reason}" for (name, _), state in compared.items() for reason in state.reasons]
+    has_faults |= any(state.failed for state in compared.values())
     notes += _reasons(lake)
     notes += _rules(lake)
     return Status(lines, notes, has_faults)

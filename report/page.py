@@ -32,19 +32,30 @@ class Page:
     html: str
     figures: int
     runs: int
+    # What a reader must know before any number: checks that failed, and runs that were not checked.
+    failed: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
 
-def page(tables: Mapping[str, Sequence[Row]], versions: Mapping[str, str]) -> Page:
-    """Build the page from rows of the lake, by the full names of their tables."""
+def page(
+    tables: Mapping[str, Sequence[Row]],
+    versions: Mapping[str, str],
+    failed: tuple[str, ...] = (),
+    unchecked: tuple[str, ...] = (),
+) -> Page:
+    """Build the page from rows of the lake, by the full names of their tables; what failed stands at the top."""
     facts = sections.facts(tables)
     if not facts:
         return Page(_document(_nothing(versions), "", ""), 0, 0)
     made = [section for section in sections.sections(tables, versions) if section.is_there]
     specs: dict[str, Row] = {}
     written = [_section(section, specs) for section in made]
-    body = joined([_head(facts), _filters(facts), _contents(made), element("main", *written, id="main")])
+    body = joined(
+        [_head(facts, (*failed, *unchecked)), _filters(facts), _contents(made), element("main", *written, id="main")]
+    )
     script = (_HERE / "page.js").read_text("utf-8")
-    return Page(_document(body, script, data("report-data", {"figures": specs, "runs": facts})), len(specs), len(facts))
+    html = _document(body, script, data("report-data", {"figures": specs, "runs": facts}))
+    return Page(html, len(specs), len(facts), failed, unchecked)
 
 
 def _document(body: Markup, script: str, carried: str) -> str:
@@ -88,7 +99,7 @@ def _nothing(versions: Mapping[str, str]) -> Markup:
     )
 
 
-def _head(facts: Mapping[str, Row]) -> Markup:
+def _head(facts: Mapping[str, Row], warnings: Sequence[str]) -> Markup:
     models = sorted({fact["model"] for fact in facts.values() if fact["model"]})
     told = f"{counted(len(facts), 'run')} of {', '.join(models) or 'unnamed models'}. "
     told += "Every number says where it comes from: measured, modelled, or unobservable and why."
@@ -98,7 +109,12 @@ def _head(facts: Mapping[str, Row]) -> Markup:
         element("p", "teetotal", class_="brand"),
         element("h1", TITLE),
         element("p", told, class_="lead"),
+        *_warnings(warnings),
     )
+
+
+def _warnings(told: Sequence[str]) -> list[Markup]:
+    return [element("ul", *(element("li", text) for text in told), class_="warnings", role="alert")] if told else []
 
 
 def _filters(facts: Mapping[str, Row]) -> Markup:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets import gold, silver
+from assets import gold, pairing, silver
 from assets.catalogue import TABLES
 from assets.lineage import needed
 from assets.making import part
@@ -40,13 +40,13 @@ def changed(written: list[Written]) -> set[tuple[str, str]]:
 def test_a_twin_that_lands_later_completes_the_pair_and_touches_no_other(lake: Lake, land_files: LandFiles) -> None:
     landed(land_files, "tee", 120, TEE)
     landed(land_files, "other", 300, TEE.replace('"m"', '"n"'))
-    gold.relate(lake)
+    pairing.relate(lake)
     assert lake.scan(pairs.TABLE).select("run_id", "baseline_run_id").sort("run_id").collect().rows() == [
         ("other", None),
         ("tee", None),
     ]
     landed(land_files, "off", 100, OFF)
-    written = changed(gold.relate(lake))
+    written = changed(pairing.relate(lake))
     assert {run_id for _, run_id in written if not run_id.startswith("family-")} == {"tee", "other"}
     assert ("gold.step_overhead", "tee") in written
     assert ("gold.step_overhead", "other") not in written, "only the reason why it has no twin is another"
@@ -57,10 +57,10 @@ def test_a_twin_that_lands_later_completes_the_pair_and_touches_no_other(lake: L
 def test_what_is_fresh_is_not_written_again(lake: Lake, land_files: LandFiles) -> None:
     landed(land_files, "off", 100, OFF)
     landed(land_files, "tee", 120, TEE)
-    gold.relate(lake)
+    pairing.relate(lake)
     assert gold.fresh(lake, ["off", "tee"]) == {"off", "tee"}
     versions = {table.full_name: lake.snapshot(table).version for table in gold.TABLES}
-    assert changed(gold.relate(lake)) == set()
+    assert changed(pairing.relate(lake)) == set()
     gold.materialise(lake, "tee", POLARS)
     assert {table.full_name: lake.snapshot(table).version for table in gold.TABLES} == versions
 
@@ -68,9 +68,9 @@ def test_what_is_fresh_is_not_written_again(lake: Lake, land_files: LandFiles) -
 def test_a_twin_recorded_again_changes_the_answer(lake: Lake, land_files: LandFiles) -> None:
     landed(land_files, "off", 100, OFF)
     landed(land_files, "tee", 120, TEE)
-    gold.relate(lake)
+    pairing.relate(lake)
     landed(land_files, "off", 60, OFF)
-    assert ("gold.toll_breakdown", "tee") in changed(gold.relate(lake))
+    assert ("gold.toll_breakdown", "tee") in changed(pairing.relate(lake))
     assert lake.scan(step_overhead.TABLE).select("slowdown_ratio").collect().item() == pytest.approx(2.0)
 
 
@@ -79,15 +79,15 @@ def test_a_pair_made_between_two_parts_of_a_run_is_stale_once_the_run_is_whole(
 ) -> None:
     landed(land_files, "off", 100, OFF)
     landed(land_files, "tee", 120, TEE)
-    gold.relate(lake)
+    pairing.relate(lake)
     land_files({"rank0.json": trace(150, 2)}, "tee", TEE)
     silver.materialise(lake, "tee", POLARS, part(needed(["silver.spans"]))["silver"])
     gold.materialise(lake, "tee", POLARS, [time_breakdown.TABLE])
-    gold.relate(lake)  # with the new steps, beside the old rows of all else
+    pairing.relate(lake)  # with the new steps, beside the old rows of all else
     between = lake.snapshot(pairs.TABLE).mark("tee"), lake.snapshot(scaling.TABLE).version
     silver.materialise(lake, "tee", POLARS)
     gold.materialise(lake, "tee", POLARS)
-    gold.relate(lake)
+    pairing.relate(lake)
     whole = lake.snapshot(pairs.TABLE).mark("tee"), lake.snapshot(scaling.TABLE).version
     assert whole[0] != between[0]
     assert whole[1] != between[1]
@@ -97,7 +97,7 @@ def test_repeats_of_the_twin_give_the_noise_floor(lake: Lake, land_files: LandFi
     landed(land_files, "off", 100, OFF)
     landed(land_files, "off-again", 110, OFF + 'repeat_of = "off"\n')
     landed(land_files, "tee", 120, TEE + 'baseline = "off"\n')
-    gold.relate(lake)
+    pairing.relate(lake)
     row = lake.scan(step_overhead.TABLE).collect().to_dicts()[0]
     assert row["noise_floor_fraction"] == pytest.approx(0.1)
     assert row["verdict"] == "1.20x slower, 95 % 1.20 to 1.20, above the noise floor of 10.0 %, from only 3 steps"
@@ -106,9 +106,9 @@ def test_repeats_of_the_twin_give_the_noise_floor(lake: Lake, land_files: LandFi
 def test_a_run_that_turns_out_to_be_without_a_tee_is_no_pair_any_more(lake: Lake, land_files: LandFiles) -> None:
     landed(land_files, "off", 100, OFF)
     landed(land_files, "tee", 120, TEE)
-    gold.relate(lake)
+    pairing.relate(lake)
     landed(land_files, "tee", 120, OFF)
-    gold.relate(lake)
+    pairing.relate(lake)
     for table in (pairs.TABLE, step_overhead.TABLE, toll_breakdown.TABLE):
         assert lake.scan(table).collect().height == 0
     assert lake.scan(scaling.TABLE).collect().height == 0
@@ -118,7 +118,7 @@ def test_a_run_that_turns_out_to_be_without_a_tee_is_no_pair_any_more(lake: Lake
 def test_runs_with_other_bucket_caps_are_no_twins(lake: Lake, land_files: LandFiles) -> None:
     landed(land_files, "off", 100, OFF + "bucket_cap_mib = 25\n")
     landed(land_files, "tee", 120, TEE + "bucket_cap_mib = 100.5\n")
-    gold.relate(lake)
+    pairing.relate(lake)
     (row,) = lake.scan(pairs.TABLE).collect().to_dicts()
     assert row["reason"] == ("no run with regime cc_off has its workload; the nearest, off, differs in bucket_cap_mib")
 
@@ -127,7 +127,7 @@ def test_runs_that_differ_in_ranks_alone_are_a_family(lake: Lake, land_files: La
     for ranks, step_us in ((2, 120), (4, 140), (8, 180)):
         landed(land_files, f"off-{ranks}", 100, OFF, ranks)
         landed(land_files, f"tee-{ranks}", step_us, TEE, ranks)
-    gold.relate(lake)
+    pairing.relate(lake)
     rows = lake.scan(scaling.TABLE).filter(axis="world_size").sort("axis_number").collect()
     assert rows["tee_run_id"].to_list() == ["tee-2", "tee-4", "tee-8"]
     assert rows["slope_ns"].unique().to_list() == [10_000]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
-from assets import gold, silver
+from assets import gold, pairing, silver
 from assets.catalogue import TABLES
 from assets.lineage import LANDING, UPSTREAM
 from lake.engines import PolarsEngine
@@ -63,8 +63,8 @@ def test_comparisons_read_what_the_graph_says(
         return scan(self, table, run_ids)
 
     monkeypatch.setattr(type(lake), "scan", noting)
-    gold.pair(lake)
+    pairing.pair(lake)
     assert read == {name for table in gold.PAIR_TABLES for name in UPSTREAM[table.full_name]}
     read.clear()
-    gold.scale(lake)
+    pairing.scale(lake)
     assert read == set(UPSTREAM["gold.scaling"])

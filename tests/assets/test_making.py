@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from assets import gold, silver
 from assets.lineage import needed
-from assets.making import TIERS, Made, make, part, up_to_date
+from assets.making import TIERS, Made, make, part
+from assets.state import assess_runs
 from assets.workplace import Onlooker, Workplace
 from bronze.limits import Limits
 from gold import stragglers, time_breakdown, trace_summary
@@ -17,13 +18,22 @@ from lake.errors import EvidenceRejected
 from tests.small_runs import OFF, trace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pytest
 
+    from assets.making import Tables
     from lake.landing_zone import LandingZone
     from lake.store import Lake
     from tests.conftest import LandFiles
 
 POLARS = partial(engine, "polars")
+
+
+def up_to_date(lake: Lake, zone: LandingZone, run_ids: Sequence[str], tables: Tables = TIERS) -> set[str]:
+    """Those runs of which none of these tables is stale."""
+    states = assess_runs(lake, zone, run_ids, tables=tables, pair_tables=())
+    return {run_id for run_id, state in states.items() if state.stale is None}
 
 
 class Noting(Onlooker):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets import gold, silver
+from assets import gold, pairing, silver
 from assets.catalogue import table as declared
 from assets.expectations import hold
 from gold import pairs, step_overhead, throughput_overhead
@@ -55,7 +55,7 @@ def test_a_log_and_a_query_give_an_overhead_and_say_what_is_unobservable(
         land_files({"log.csv": table(*rates), "cc.txt": QUERY if run_id == "tee" else b""}, run_id, manifest)
         silver.materialise(lake, run_id, engine(name))
         gold.materialise(lake, run_id, engine(name))
-    gold.relate(lake)
+    pairing.relate(lake)
     assert lake.scan(pairs.TABLE).select("run_id", "baseline_run_id").collect().rows() == [("tee", "off")]
     (row,) = lake.scan(throughput_overhead.TABLE).collect().to_dicts()
     assert (row["slowdown_ratio"], row["periods_count"]) == (pytest.approx(99.5 / 79.5), 4)

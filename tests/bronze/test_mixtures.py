@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from assets import gold, silver
+from assets import gold, pairing, silver
 from assets.bronze import fresh
 from bronze import formats, land
 from lake.engines import engine
@@ -138,7 +138,7 @@ def test_a_run_without_any_trace_goes_through_silver_and_gold(
     chosen = engine(name)
     silver.materialise(land_files.lake, "run-1", chosen)
     gold.materialise(land_files.lake, "run-1", chosen)
-    gold.relate(land_files.lake)
+    pairing.relate(land_files.lake)
     assert silver.fresh(land_files.lake, ["run-1"]) == gold.fresh(land_files.lake, ["run-1"]) == {"run-1"}
     (run,) = land_files.lake.scan(silver.TABLES[-1], ["run-1"]).collect().to_dicts()
     # The two calls of the Nsight reports; what the GPU did is in none of the files.

@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.landing_sensor import build_landing_sensor
 from pipelines.partitions import known
-from tests.bringing import bring
+from tests.bringing import bring, record_passed
 from tests.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ def test_what_a_command_has_made_already_is_a_partition_but_no_launch(orchestra:
     orchestra.land("off", 100, OFF)
     orchestra.land("tee", 120, TEE)
     bring(orchestra.workplace.lake, orchestra.workplace.zone, ["off", "tee"])
+    record_passed(orchestra.workplace.lake, ["off", "tee"])
     assert ticking.tick() == []
     assert known(orchestra.records) == ["off", "tee"]
     assert ticking.tick() == []

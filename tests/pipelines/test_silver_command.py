@@ -228,7 +228,10 @@ def test_a_keyring_that_others_may_read_fails_every_run_in_a_line_and_leaves_the
     assert states(teetotal("status").output)["b"][0] == "stale"
     keyring.chmod(0o600)
     assert teetotal("run", "--no-check").exit_code == 0
-    assert {run: words[0] for run, words in states(teetotal("status").output).items()} == {"a": "fresh", "b": "fresh"}
+    assert {run: words[0] for run, words in states(teetotal("status").output).items()} == {
+        "a": "unchecked",
+        "b": "unchecked",
+    }
     assert len(shown(teetotal, "silver.runs")) == 2
 
 
@@ -247,9 +250,9 @@ def test_one_run_that_no_engine_can_conform_fails_alone(
     assert "b: failed: " in done.stderr
     assert [line.partition(": ")[0] for line in done.stdout.splitlines()] == ["a", "c"]
     assert {run: words[0] for run, words in states(teetotal("status").output).items()} == {
-        "a": "fresh",
+        "a": "unchecked",
         "b": "stale",
-        "c": "fresh",
+        "c": "unchecked",
     }
     assert {row["run_id"] for row in shown(teetotal, "silver.runs")} == {"a", "c"}
 

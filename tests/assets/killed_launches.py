@@ -1,0 +1,125 @@
+"""What a kill campaign runs in a process of its own: `python -m tests.assets.killed_launches`, a launch a line.
+
+Every launch is a fork of this process, which has imported everything and started no thread: a kill costs no start. A
+launch does what `teetotal run` does, without Dagster and its records: it assesses, makes what is stale, and records the
+checks. The checks themselves are not held: their rows are right, and what is killed here are commits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assets import gold, pairing
+from assets.making import TIERS, make
+from assets.state import assess_comparisons, assess_runs
+from assets.workplace import Workplace
+from bronze.limits import Limits
+from lake.engines import engine
+from lake.keyring import KeyringFile
+from lake.landing_zone import LandingZone
+from lake.places import Place
+from lake.store import Lake
+from tests.bringing import record_passed
+
+if TYPE_CHECKING:
+    from lake.snapshot import Written
+    from lake.staging import Stage
+    from lake.tables import Table
+
+ROOT = Path(__file__).parent.parent.parent
+ANY = "any"
+
+
+class Doomed(Lake):
+    """A lake whose process is killed right after its first commit of some kind that changed a table."""
+
+    kill_after: str | None = None
+
+    def commit(self, stage: Stage, *rest: Any, **named: Any) -> Written:
+        """Commit, and be killed."""
+        before = self.snapshot(stage.table).version
+        written = super().commit(stage, *rest, **named)
+        if written.version != before and self.kill_after in {kind_of(stage.table), ANY}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return written
+
+
+def kind_of(table: Table) -> str:
+    """The kind of boundary that follows a commit to this table."""
+    if table in gold.PAIR_TABLES:
+        return "pairs"
+    return "comparisons" if table in pairing.COMPARISON_TABLES else table.tier
+
+
+def open_lake(home: Path, name: str) -> Doomed:
+    """One of the lakes of a campaign; all share a keyring, so that equal rows have equal digests."""
+    return Doomed(Place.of(home / name), KeyringFile(home / "keyring.json", is_made_on_first_use=True))
+
+
+def launch(lake: Lake, zone: LandingZone) -> None:
+    """Bring everything up to date."""
+    run_ids, _ = zone.run_ids()
+    states = assess_runs(lake, zone, run_ids)
+    stale = [run_id for run_id, state in states.items() if state.needs_launch()]
+    for tier in TIERS if stale else ():
+        made = make(Workplace(lake, zone, Limits(workers=1)), tier, stale, partial(engine, "polars"))
+        assert [one.fault for one in made if one.fault] == []
+    if stale:
+        pairing.pair(lake)
+        record_passed(lake, stale)
+    if stale or any(state.needs_launch() for state in assess_comparisons(lake).values()):
+        pairing.scale(lake)
+        pairing.publish(lake)
+        for table in pairing.COMPARISON_TABLES:
+            record_passed(lake, lake.snapshot(table).run_ids, [table])
+
+
+class Launcher:
+    """The other end: launches, each in a fork of one process that stands ready."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.assets.killed_launches"],
+            cwd=ROOT,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def launch(self, home: Path, name: str, kill_after: str | None = None) -> int:
+        """Launch on a lake, and be killed after a commit of a kind; gives how the launch ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([str(home), name, kill_after]) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def end(self) -> None:
+        """Let the process end."""
+        self._process.communicate(timeout=60)
+
+
+def serve() -> None:
+    """Fork a launch for every line of standard input; say how each ended, negative for a signal."""
+    for line in sys.stdin:
+        home, name, kill_after = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            lake = open_lake(Path(home), name)
+            lake.kill_after = kill_after
+            launch(lake, LandingZone(Place.of(Path(home) / "landing")))
+            os._exit(0)
+        _, ended = os.waitpid(pid, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(ended)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    serve()

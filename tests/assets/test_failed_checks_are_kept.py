@@ -1,0 +1,130 @@
+"""A failed check is known until rows or rules change: kept in the lake, told without being held again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from assets import outcomes
+from assets.checking import Checking, check_specs
+from assets.freshness import Look
+from assets.making import make
+from assets.outcomes import asset_checks, read_verdicts
+from assets.state import assess_runs
+from assets.workplace import Workplace
+from bronze import runs, source_files
+from bronze.limits import Limits
+from lake.engines import engine
+from tests.bringing import record_passed
+from tests.small_runs import OFF, trace
+from tests.tampered import change
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assets.outcomes import AssetCheck, Verdict
+    from lake.landing_zone import LandingZone
+    from lake.store import Lake
+    from tests.conftest import LandFiles
+
+TABLE = source_files.TABLE
+
+
+@pytest.fixture
+def place(lake: Lake, zone: LandingZone, land_files: LandFiles) -> Workplace:
+    """Two runs in bronze; `ill` has a file twice, as no writer of ours would put it there."""
+    for run_id in ("good", "ill"):
+        land_files.write({"rank0.json": trace(100)}, run_id, OFF)
+    place = Workplace(lake, zone, Limits())
+    make(place, "bronze", ["good", "ill"], partial(engine, "polars"))
+    change(lake, TABLE, "ill", lambda rows: pl.concat([rows, rows[:1]]))
+    return place
+
+
+def check(place: Workplace, run_ids: Sequence[str] = ("good", "ill")) -> set[str]:
+    """Hold a table to its word, and keep how that ended; gives the runs that failed."""
+    checking = Checking(place, {spec.key for spec in check_specs([TABLE])})
+    broken = checking.hold([TABLE], run_ids)
+    checking.record()
+    return set(broken)
+
+
+def verdicts(lake: Lake, checks: Sequence[AssetCheck] | None = None) -> dict[str, Verdict]:
+    return read_verdicts(lake, Look(lake), ["good", "ill"], asset_checks([TABLE]) if checks is None else checks)
+
+
+def test_a_failure_is_known_afterwards_and_written_once(place: Workplace) -> None:
+    assert {name: bool(one.unchecked) for name, one in verdicts(place.lake).items()} == {"good": True, "ill": True}
+    assert check(place) == {"ill"}
+    known = verdicts(place.lake)
+    assert known["good"] == outcomes.Verdict()
+    assert known["ill"].unchecked == ()
+    assert [(one.table_name, one.check_name, one.is_blocking) for one in known["ill"].failed] == [
+        ("bronze.source_files", "key_is_unique", True)
+    ]
+    version = place.lake.snapshot(outcomes.TABLE).version
+    assert check(place) == {"ill"}
+    assert place.lake.snapshot(outcomes.TABLE).version == version, "the same is not written again"
+
+
+def test_a_failed_run_is_told_and_not_launched_again(place: Workplace) -> None:
+    tables = {"bronze": [TABLE]}
+    states = assess_runs(place.lake, place.zone, ["good", "ill"], tables=tables, pair_tables=())
+    assert [state.word for state in states.values()] == ["unchecked", "unchecked"]
+    assert all(state.needs_launch() for state in states.values())
+    assert not any(state.needs_launch(check=False) for state in states.values())
+    check(place)
+    states = assess_runs(place.lake, place.zone, ["good", "ill"], tables=tables, pair_tables=())
+    assert [state.word for state in states.values()] == ["fresh", "failed"]
+    assert not any(state.needs_launch() for state in states.values())
+    (reason,) = states["ill"].reasons
+    assert reason.startswith("check failed: bronze.source_files: no two rows have the same")
+    assert reason.removeprefix("check failed: ") in str(states["ill"].fault)
+    assert states["good"].fault is None
+
+
+def test_other_rows_and_other_rules_ask_for_another_check(place: Workplace) -> None:
+    check(place)
+    stricter = [replace(one, rules_sha256="another rule") for one in asset_checks([TABLE])]
+    assert {name: (bool(one.unchecked), one.failed) for name, one in verdicts(place.lake, stricter).items()} == {
+        "good": (True, ()),
+        "ill": (True, ()),
+    }
+    change(place.lake, TABLE, "ill", lambda rows: rows[:1])
+    known = verdicts(place.lake)
+    assert known["good"] == outcomes.Verdict()
+    assert known["ill"].unchecked
+    assert known["ill"].failed == ()
+    assert check(place, ["ill"]) == set()
+    assert verdicts(place.lake)["ill"] == outcomes.Verdict()
+
+
+def test_rows_of_a_table_that_a_check_reads_count_as_its_own(place: Workplace) -> None:
+    checks = asset_checks([runs.TABLE])
+    record_passed(place.lake, ["good"], [runs.TABLE])
+    assert verdicts(place.lake, checks)["good"] == outcomes.Verdict()
+    change(place.lake, TABLE, "good", lambda rows: rows[:-1])
+    related = tuple(one.key for one in checks if TABLE in one.reads)
+    assert len(related) == 1
+    assert verdicts(place.lake, checks)["good"].unchecked == related
+
+
+def test_checks_of_other_tables_are_kept_beside(place: Workplace) -> None:
+    check(place)
+    record_passed(place.lake, ["good", "ill"], [runs.TABLE])
+    known = verdicts(place.lake, asset_checks([TABLE, runs.TABLE]))
+    assert known["good"] == outcomes.Verdict()
+    assert [one.check_name for one in known["ill"].failed] == ["key_is_unique"]
+    assert known["ill"].unchecked == ()
+
+
+def test_part_of_the_checks_is_not_all_of_them(place: Workplace) -> None:
+    some = [spec.key for spec in check_specs([TABLE]) if spec.name != "key_is_unique"]
+    checking = Checking(place, some)
+    assert checking.hold([TABLE], ["good", "ill"]) == {}
+    checking.record()
+    assert verdicts(place.lake)["ill"].unchecked == (("bronze.source_files", "key_is_unique"),)

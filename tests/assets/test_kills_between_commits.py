@@ -1,0 +1,84 @@
+"""A launch is killed between its commits, again and again: nothing is called up to date early, and nothing is lost."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assets.catalogue import TABLES
+from assets.state import add_comparisons, assess_comparisons, assess_runs
+from lake.identity import MANIFEST
+from lake.landing_zone import LandingZone
+from lake.places import Place
+from tests.assets.killed_launches import ANY, Launcher, open_lake
+from tests.small_runs import OFF, TEE, trace
+from tests.support.campaigns import is_soak, pick_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lake.store import Lake
+
+# The kinds of boundaries, in the order in which a launch meets them: run tables are the first.
+KINDS = ("gold", "pairs", "checks", "comparisons")
+RUNS = ("off", "tee")
+
+
+@pytest.fixture
+def launcher() -> Iterator[Launcher]:
+    """A process that launches and survives its launches."""
+    found = Launcher()
+    yield found
+    found.end()
+
+
+def land(home: Path, run_id: str, step_us: int, manifest: str) -> None:
+    directory = home / "landing" / run_id
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "rank0.json").write_bytes(trace(step_us))
+    (directory / MANIFEST).write_text(manifest, "utf-8")
+
+
+def is_up_to_date(lake: Lake, zone: LandingZone) -> bool:
+    """Whether `status` would say so of everything."""
+    states = [*add_comparisons(lake, assess_runs(lake, zone, RUNS)).values(), *assess_comparisons(lake).values()]
+    return all(state.word == "fresh" for state in states)
+
+
+def digests(lake: Lake) -> dict[tuple[str, str], str]:
+    """The content of every partition of every table."""
+    return {
+        (name, run_id): lake.snapshot(table).content_sha256(run_id)
+        for name, table in TABLES.items()
+        for run_id in {*RUNS, *lake.snapshot(table).run_ids}
+    }
+
+
+def test_a_launch_that_is_killed_between_commits_is_completed_by_the_next(tmp_path: Path, launcher: Launcher) -> None:
+    """A new lake and, in the soak, one whose baseline changed: each launch is killed, and the next one goes on."""
+    zone = LandingZone(Place.of(tmp_path / "landing"))
+    killed, calm = open_lake(tmp_path, "killed"), open_lake(tmp_path, "calm")
+    land(tmp_path, "tee", 120, TEE)
+    # In the soak a launch is killed after each commit that changed a table, else after the first of each kind.
+    most = pick_size(len(KINDS), 200)
+    kills = 0
+    early = 0
+    for step_us in (100, 60)[: pick_size(1, 2)]:
+        land(tmp_path, "off", step_us, OFF)
+        assert launcher.launch(tmp_path, "calm") == 0
+        for number in range(most):
+            ended = launcher.launch(tmp_path, "killed", ANY if is_soak() else KINDS[number])
+            if ended == 0:
+                break
+            assert ended == -signal.SIGKILL
+            kills += 1
+            if is_up_to_date(killed, zone):  # the last commit of all was made, and nothing else
+                early += 1
+                assert digests(killed) == digests(calm)
+        assert launcher.launch(tmp_path, "killed") == 0
+        assert is_up_to_date(killed, zone)
+        assert digests(killed) == digests(calm)
+    assert kills - early >= len(KINDS)

@@ -1,0 +1,73 @@
+"""A run is up to date when its own tables, its pair, its comparisons and its checks are; else `status` says why."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from assets import pairing
+from assets.making import TIERS, make
+from assets.workplace import Workplace
+from bronze.limits import Limits
+from lake.engines import engine
+from pipelines.status import status
+from tests.small_runs import OFF, TEE, trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lake.landing_zone import LandingZone
+    from lake.store import Lake
+    from tests.conftest import LandFiles
+
+
+def make_own_tables(lake: Lake, zone: LandingZone, run_ids: Sequence[str]) -> None:
+    """All tables that a run alone decides, as a launch that is killed before the pairs leaves them."""
+    for tier in TIERS:
+        made = make(Workplace(lake, zone, Limits()), tier, run_ids, partial(engine, "polars"))
+        assert [one.fault for one in made if one.fault] == []
+
+
+def land_pair(land_files: LandFiles) -> None:
+    land_files.write({"rank0.json": trace(100)}, "off", OFF)
+    land_files.write({"rank0.json": trace(120)}, "tee", TEE)
+
+
+def told(lake: Lake, zone: LandingZone) -> tuple[dict[str, str], list[str]]:
+    """The state of each run, and the sentences beside them."""
+    found = status(lake, zone)
+    return {line["run"]: line["state"] for line in found.lines}, found.notes
+
+
+def test_a_run_without_its_pair_is_stale_and_says_so(lake: Lake, zone: LandingZone, land_files: LandFiles) -> None:
+    land_pair(land_files)
+    make_own_tables(lake, zone, ["off", "tee"])
+    states, notes = told(lake, zone)
+    assert states["tee"] == "stale"
+    assert "tee: stale: its pair was never made" in notes
+
+
+def test_a_pair_is_stale_once_its_baseline_changed(lake: Lake, zone: LandingZone, land_files: LandFiles) -> None:
+    land_pair(land_files)
+    make_own_tables(lake, zone, ["off", "tee"])
+    pairing.relate(lake)
+    land_files.write({"rank0.json": trace(60)}, "off", OFF)
+    make_own_tables(lake, zone, ["off"])
+    states, notes = told(lake, zone)
+    assert states["tee"] == "stale"
+    assert "tee: stale: its pair is stale: the run or its baseline off changed" in notes
+    pairing.pair(lake)
+    states, notes = told(lake, zone)
+    assert states["tee"] == "stale", "the pair is new, the family that it is a point of is not"
+    assert "tee: stale: gold.scaling is stale: a pair of its family changed" in notes
+    pairing.scale(lake)
+    assert told(lake, zone)[0]["tee"] == "unchecked"
+
+
+def test_a_run_that_was_not_checked_is_not_up_to_date(lake: Lake, zone: LandingZone, land_files: LandFiles) -> None:
+    land_pair(land_files)
+    make_own_tables(lake, zone, ["off", "tee"])
+    pairing.relate(lake)
+    states, notes = told(lake, zone)
+    assert states == {"off": "unchecked", "tee": "unchecked"}
+    assert "tee: not checked since it was built" in notes
