@@ -36,7 +36,7 @@ def run_scarcely(house: House, words: Sequence[str], limit: Callable[[], None], 
         stderr=subprocess.PIPE,
         preexec_fn=limit,  # noqa: PLW1509 - nothing else runs in the test's threads
     ) as command:
-        _, said = command.communicate(timeout=240)
+        _, said = command.communicate(timeout=500)
     assert command.returncode == 1, said
     assert house.left() == []
     assert said.startswith("teetotal: "), said
