@@ -49,16 +49,21 @@ def lock_launch(instance: dg.DagsterInstance, run_id: str) -> Iterator[bool]:
         yield is_held
 
 
+def queued_launches(instance: dg.DagsterInstance, pool: str) -> set[str]:
+    """The launches that have a place in a pool, or wait for one."""
+    places = instance.event_log_storage.get_concurrency_info(pool)
+    return {slot.run_id for slot in places.claimed_slots} | {step.run_id for step in places.pending_steps}
+
+
 def fail_dead_launches(instance: dg.DagsterInstance, pool: str) -> None:
     """Report launches whose process is gone as failed, and free their places in a pool, which would stay blocked."""
     storage = instance.event_log_storage
     launches: dict[str, dg.DagsterRun | None] = {
         run.run_id: run for run in instance.get_runs(dg.RunsFilter(statuses=list(_AT_WORK)))
     }
-    places = storage.get_concurrency_info(pool)
-    for place in (*places.claimed_slots, *places.pending_steps):
+    for run_id in queued_launches(instance, pool) - launches.keys():
         # One that is not recorded is of a command that has not begun: it claims its place first.
-        launches.setdefault(place.run_id, instance.get_run_by_id(place.run_id))
+        launches[run_id] = instance.get_run_by_id(run_id)
     for run_id, run in launches.items():
         if run is not None and not run.is_finished and not _is_ours(run):
             continue

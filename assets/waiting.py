@@ -95,4 +95,4 @@ def _rest(places: InstanceConcurrencyContext) -> float:
 
 # A step that has to wait inside a launch: the second one of a job, a retry, any that the daemon launches. Dagster's own
 # answer is never above 0 (`min([0, …])` in 1.13), so it asks without end and never hears a signal.
-InstanceConcurrencyContext.interval_to_next_pending_claim_check = _rest  # type: ignore[method-assign]
+InstanceConcurrencyContext.interval_to_next_pending_claim_check = _rest  # type: ignore[method-assign,assignment]

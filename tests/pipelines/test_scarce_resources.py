@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from lake.errors import LakeError
 from lake.places import reaching
 from lake.scarcity import next_step
-from pipelines import cli
+from pipelines import opening
 from pipelines.cli import main
 from tests.serving import COMMAND, ROOT, House
 
@@ -137,7 +137,7 @@ def test_an_error_that_nobody_expected_is_one_line_and_its_traceback_is_printed_
     def fail(*_: object) -> None:
         raise KeyError("silver")
 
-    monkeypatch.setattr(cli.opening, "lake", fail)
+    monkeypatch.setattr(opening, "lake", fail)
     words = [*House(tmp_path).places, "status"]
     short = CliRunner().invoke(main, words)
     assert (short.exit_code, short.stderr.count("\n")) == (1, 1)

@@ -13,7 +13,7 @@ from uuid import uuid4
 import dagster as dg
 import pytest
 
-from assets.processes import lock_launch, process, tags_of
+from assets.processes import lock_launch, process, queued_launches, tags_of
 from assets.waiting import POOL, claim_pool
 from tests.serving import House
 
@@ -52,12 +52,6 @@ def writing(records: dg.DagsterInstance) -> Iterator[str]:
         yield run_id
 
 
-def queue(records: dg.DagsterInstance) -> set[str]:
-    """The launches that have the writer's place, or wait for it."""
-    places = records.event_log_storage.get_concurrency_info(POOL)
-    return {place.run_id for place in (*places.claimed_slots, *places.pending_steps)}
-
-
 @contextmanager
 def sending(number: signal.Signals) -> Iterator[None]:
     """Send this process a signal in a while."""
@@ -80,7 +74,7 @@ def test_a_signal_ends_the_wait_and_leaves_nothing_in_the_queue(
         with sending(number), pytest.raises(stop), claim_pool(records, "waits", "working", told.append):
             pytest.fail("two may write at once")
         assert time.process_time() - began < 1, "it does not sleep while it waits"
-        assert queue(records) == {holder}
+        assert queued_launches(records, POOL) == {holder}
     (line,) = told
     assert line.startswith(f"waiting for launch {holder}, which writes to the lake since ")
     assert process() in line
@@ -95,7 +89,7 @@ def test_a_step_that_has_to_wait_inside_a_launch_sleeps_and_obeys(house: House) 
         run = records.get_run_by_id(ended.run_id)
         assert run is not None
         assert run.status is dg.DagsterRunStatus.FAILURE
-        assert queue(records) == {holder}
+        assert queued_launches(records, POOL) == {holder}
 
 
 def test_a_step_waits_no_longer_for_a_launch_that_was_killed(house: House) -> None:
@@ -120,4 +114,4 @@ def test_the_command_says_whom_it_waits_for_and_obeys(house: House) -> None:
             assert command.stdout.read() == ""
         assert command.returncode == 128 + signal.SIGTERM
         assert [run.run_id for run in records.get_runs()] == [holder], "it began though another was at work"
-        assert queue(records) == {holder}
+        assert queued_launches(records, POOL) == {holder}
