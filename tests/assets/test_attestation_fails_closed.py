@@ -15,6 +15,7 @@ from bronze.limits import Limits
 from gold import attested_runs
 from lake.attestation_keys import loaded
 from lake.engines import engine
+from pipelines.status import status
 from silver import attestations, runs, throughput
 from tests.bronze.good_tokens import DEVICE, ISSUED_S, OVERALL, bundle, changed, log, manifest
 from tests.bronze.tokens import Signer
@@ -87,10 +88,22 @@ def test_a_token_in_a_second_run_is_replayed_in_both(lake: Lake, land_files: Lan
     make(land_files, bundle(TRUSTED), "run-1")
     assert read(lake, "run-1")["has_attestation"]
     make(land_files, bundle(TRUSTED), "run-2")
-    gold.flag_replays(lake)
+    # The first run is not made again with the second: it is stale until it says so too, and then only once.
+    assert gold.fresh(lake, ["run-1", "run-2"], [attested_runs.TABLE]) == {"run-2"}
+    assert [one.run_id for one in gold.flag_replays(lake)] == ["run-1"]
+    assert gold.fresh(lake, ["run-1", "run-2"], [attested_runs.TABLE]) == {"run-1", "run-2"}
+    assert gold.flag_replays(lake) == []
     for run_id, other in (("run-1", "run-2"), ("run-2", "run-1")):
         row = read(lake, run_id)
         assert (row["has_attestation"], row["attestation"], row["agreement"]) == (False, "replayed", "contradicted")
         assert row["verdict"] == (
             f"contradicted: its attestation is replayed: an id or nonce of its tokens is also in {other}"
         )
+
+
+def test_the_status_says_why_a_run_is_not_attested(lake: Lake, land_files: LandFiles) -> None:
+    make(land_files, bundle(TRUSTED), attestation_nonce=None)
+    assert (
+        "run-1: not attested, its token is not bound to this run: run.toml names no attestation_nonce"
+        in status(lake, land_files.zone).notes
+    )
