@@ -118,7 +118,8 @@ $(DEV)/.torch: $(DEV)/.ready
 	@$(DEV)/bin/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	@touch $@
 
-# Java for Spark, a browser for the web interface and the report, a font that the pictures ask for by name.
+# Java for Spark, a browser for the web interface and the report, a font that the pictures ask for by name, and the proxy
+# of docs/nginx.conf with a certificate. RUNLEVEL=1, so that no package starts a service.
 .PHONY: system-packages
 system-packages:
 	@missing=""; advice=""; \
@@ -130,10 +131,14 @@ system-packages:
 	if ! { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null; then \
 	    missing="$$missing chromium fonts-dejavu-core"; advice="$${advice:+$$advice and }chromium or google-chrome"; \
 	fi; \
+	if [ ! -x /usr/sbin/nginx ] && ! command -v nginx >/dev/null; then \
+	    missing="$$missing nginx"; advice="$${advice:+$$advice and }nginx"; \
+	fi; \
+	if ! command -v openssl >/dev/null; then missing="$$missing openssl"; advice="$${advice:+$$advice and }openssl"; fi; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo "installing $$missing, for the tests of Spark and of the web interface"; \
-	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	    echo "installing $$missing, which the tests need"; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
 	        apt-get install -qq -y --no-install-recommends $$missing >/dev/null; \
 	else \
 	    echo "The tests need $$advice. Install it (on Debian and Ubuntu: apt-get install $$missing), then run again." >&2; \
