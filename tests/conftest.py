@@ -21,9 +21,9 @@ from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.spark import SparkEngine
 from lake.store import Lake
-from tests.engines import started
 from tests.support.groups import PARTS, assign_groups
 from tests.support.recorded_lake import has_changed, open_recorded_lake
+from tests.support.spark_session import started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lake.snapshot import Written
-    from tests.silver.rows import Bench
+    from tests.support.silver_rows import Bench
 
 os.environ["TZ"] = "UTC"
 time.tzset()

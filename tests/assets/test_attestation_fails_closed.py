@@ -17,8 +17,8 @@ from lake.attestation_keys import loaded
 from lake.engines import engine
 from pipelines.status import status
 from silver import attestations, runs, throughput
-from tests.bronze.good_tokens import DEVICE, ISSUED_S, OVERALL, bundle, changed, log, manifest
-from tests.bronze.tokens import Signer
+from tests.support.good_tokens import DEVICE, ISSUED_S, OVERALL, bundle, changed, log, manifest
+from tests.support.tokens import Signer
 
 if TYPE_CHECKING:
     from lake.store import Lake

@@ -12,8 +12,8 @@ from gold import attested_runs
 from lake.attestation_keys import loaded
 from lake.engines import engine
 from silver import attestations
-from tests.bronze.good_tokens import DEVICE, bundle, log, manifest
-from tests.bronze.tokens import Signer
+from tests.support.good_tokens import DEVICE, bundle, log, manifest
+from tests.support.tokens import Signer
 
 if TYPE_CHECKING:
     from lake.store import Lake

@@ -13,7 +13,7 @@ from bronze.limits import Limits
 from lake.errors import EvidenceRejected
 from lake.places import Place
 from lake.store import Lake
-from tests.lake.specimens import digests, files_under, trace
+from tests.support.sample_tables import digests, files_under, trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

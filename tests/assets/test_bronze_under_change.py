@@ -13,7 +13,7 @@ from bronze import source_files
 from bronze.limits import Limits
 from lake.errors import LakeError, SourceUnavailable
 from lake.store import Lake
-from tests.lake.specimens import digests, trace
+from tests.support.sample_tables import digests, trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from assets.expectations import hold, rules
 from assets.rules import Must
 from lake.cluster import Cluster
 from lake.errors import SourceUnavailable
-from tests.tampered import change, copied, put
+from tests.support.tampered_tables import change, copied, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from assets.expectations import Held
     from lake.store import Lake
     from lake.tables import Table
-    from tests.tampered import Change
+    from tests.support.tampered_tables import Change
 
 RUN, TWIN = "resnet50-sealed-w2", "resnet50-plain-w2"
 TOKEN = "sealed:1:k0000000:AAAA"

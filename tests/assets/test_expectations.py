@@ -11,13 +11,13 @@ from assets.catalogue import TABLES, table
 from assets.expectations import Held, checks, hold
 from lake.connections import all_cores
 from lake.duckdb_dialect import URL, sharing
-from tests.tampered import change, copied, put
+from tests.support.tampered_tables import change, copied, put
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lake.store import Lake
-    from tests.tampered import Change
+    from tests.support.tampered_tables import Change
 
 TEE, TWIN = "resnet50-sealed-w2", "resnet50-plain-w2"
 SECRET = "Ada Lovelace's own words"

@@ -19,9 +19,9 @@ from assets.workplace import Workplace
 from bronze import runs, source_files
 from bronze.limits import Limits
 from lake.engines import engine
-from tests.bringing import record_passed
-from tests.small_runs import OFF, trace
-from tests.tampered import change
+from tests.support.build_runs import record_passed
+from tests.support.small_runs import OFF, trace
+from tests.support.tampered_tables import change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

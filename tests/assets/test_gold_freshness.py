@@ -14,8 +14,8 @@ from lake.landing_zone import LandingZone
 from lake.store import Lake
 from pipelines.demo import land_samples
 from pipelines.settings import settings
-from tests.bringing import bring
-from tests.small_runs import OFF, TEE, trace
+from tests.support.build_runs import build_runs
+from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,7 +137,7 @@ def test_runs_that_differ_in_ranks_alone_are_a_family(lake: Lake, land_files: La
 def test_engines_write_the_same_gold(recorded: Lake, lake: Lake, zone: LandingZone, name: str) -> None:
     land_samples(zone)
     run_ids = ["resnet50-plain-w2", "resnet50-sealed-w2"]
-    bring(lake, zone, run_ids, name)
+    build_runs(lake, zone, run_ids, name)
     for table in (*gold.RUN_TABLES, *gold.PAIR_TABLES):
         for run_id in run_ids:
             ours, theirs = (place.scan(table, [run_id]).sort(table.key).collect() for place in (lake, recorded))
@@ -154,8 +154,8 @@ def test_spark_writes_what_polars_writes(tmp_path: Path, land_files: LandFiles) 
         chosen = settings(str(tmp_path / name), str(tmp_path / "landing"), environment={})
         lakes.append(Lake(chosen.lake, chosen.keyring))
         zone = LandingZone(chosen.landing)
-        bring(lakes[-1], zone, ["tee"], name, chosen.spark)
-        bring(lakes[-1], zone, ["part"], name, chosen.spark, part(needed(["gold.trace_summary"])))
+        build_runs(lakes[-1], zone, ["tee"], name, chosen.spark)
+        build_runs(lakes[-1], zone, ["part"], name, chosen.spark, part(needed(["gold.trace_summary"])))
     for table in TABLES.values():
         ours, theirs = (lake.snapshot(table) for lake in lakes)
         for run_id in ("tee", "part"):

@@ -12,9 +12,9 @@ from assets.state import add_comparisons, assess_comparisons, assess_runs
 from lake.identity import MANIFEST
 from lake.landing_zone import LandingZone
 from lake.places import Place
-from tests.assets.killed_launches import ANY, Launcher, open_lake
-from tests.small_runs import OFF, TEE, trace
 from tests.support.campaigns import is_soak, pick_size
+from tests.support.killed_launches import ANY, Launcher, open_lake
+from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from assets import gold, pairing, silver
 from assets.catalogue import TABLES
 from assets.lineage import LANDING, UPSTREAM
 from lake.engines import PolarsEngine
-from tests.small_runs import OFF, TEE, trace
+from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

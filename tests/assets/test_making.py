@@ -15,7 +15,7 @@ from bronze.limits import Limits
 from gold import stragglers, time_breakdown, trace_summary
 from lake.engines import engine
 from lake.errors import EvidenceRejected
-from tests.small_runs import OFF, trace
+from tests.support.small_runs import OFF, trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

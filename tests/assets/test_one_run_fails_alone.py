@@ -20,7 +20,7 @@ from bronze.limits import Limits
 from gold import step_overhead
 from lake.engines import engine
 from lake.errors import OutOfMemory, UnexpectedFault
-from tests.small_runs import OFF, TEE, trace
+from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

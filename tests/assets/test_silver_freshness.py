@@ -24,7 +24,7 @@ from lake.keyring import KeyringFile
 from lake.places import Place
 from lake.store import Lake
 from silver import crossings, rule_counts, runs, spans, steps
-from tests.lake.specimens import digests, files_under
+from tests.support.sample_tables import digests, files_under
 
 if TYPE_CHECKING:
     from lake.landing_zone import LandingZone

@@ -11,7 +11,7 @@ from assets.workplace import Workplace
 from bronze.limits import Limits
 from lake.engines import engine
 from pipelines.status import status
-from tests.small_runs import OFF, TEE, trace
+from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

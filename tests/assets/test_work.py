@@ -19,8 +19,8 @@ from lake.landing_zone import LandingZone
 from lake.store import Lake
 from pipelines.settings import settings
 from silver import spans
-from tests.bringing import bring
-from tests.small_runs import OFF, TEE, trace
+from tests.support.build_runs import build_runs
+from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,12 +131,12 @@ def test_one_more_run_and_its_pair_read_no_file_of_other_runs(tmp_path: Path) ->
     for run_id in (*others, "twin"):
         made.land(run_id, manifest=OFF.replace('"m"', '"other"') if run_id in others else OFF)
     made.land("other-tee", manifest=TEE.replace('"m"', '"other"'))
-    bring(made.lake, made.zone, [*others, "twin", "other-tee"])
+    build_runs(made.lake, made.zone, [*others, "twin", "other-tee"])
     for path in (made.home / "lake").rglob("*.parquet"):
         if "run_id=twin" not in path.parts:
             path.unlink()
     made.land("one-more", manifest=TEE)
-    bring(made.lake, made.zone, ["one-more"])
+    build_runs(made.lake, made.zone, ["one-more"])
     (pair,) = made.lake.scan(pairs.TABLE, ["one-more"]).collect().to_dicts()
     assert pair["baseline_run_id"] == "twin"
     with pytest.raises(FileNotFoundError):  # the others are really gone

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bronze.traces import GOOD
+from tests.support.traces import GOOD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,12 +18,12 @@ from bronze import runs
 from lake.attestation_keys import NO_KEYS, AttestationKeys, loaded
 from lake.engines import engine
 from silver import attestations, steps, throughput
-from tests.bronze.good_tokens import BEGAN_S, DEVICE, OVERALL, bundle, bundle_of, tokens
-from tests.bronze.good_tokens import MANIFEST as CLAIMED
-from tests.bronze.sources import told
-from tests.bronze.tokens import Signer, encoded
-from tests.silver.rows import rows_of
+from tests.support.bronze_sources import told
 from tests.support.campaigns import pick_size
+from tests.support.good_tokens import BEGAN_S, DEVICE, OVERALL, bundle, bundle_of, tokens
+from tests.support.good_tokens import MANIFEST as CLAIMED
+from tests.support.silver_rows import rows_of
+from tests.support.tokens import Signer, encoded
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ from bronze import runs
 from bronze.limits import Limits
 from lake.attestation_keys import NO_KEYS, AttestationKeys, loaded
 from lake.errors import EvidenceRejected
-from tests.bronze.sources import told
-from tests.bronze.tokens import Signer, encoded
 from tests.conftest import LandFiles
+from tests.support.bronze_sources import told
+from tests.support.tokens import Signer, encoded
 
 _OURS, _OTHERS = Signer(), Signer()
 _UEID = "123456789012345678901234567890123456789012345678"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bronze.limits import Limits
-from tests.bronze.traces import native, read, trace
+from tests.support.traces import native, read, trace
 
 if TYPE_CHECKING:
     from tests.conftest import LandFiles

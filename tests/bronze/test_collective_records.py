@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.bronze.sources import told
+from tests.support.bronze_sources import told
 
 _HOST = b"node-7:41:43 [2] NCCL INFO "
 _TESTS = (

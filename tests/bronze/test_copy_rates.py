@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipelines import sandbox
-from tests.bronze.sources import told
+from tests.support.bronze_sources import told
 
 if TYPE_CHECKING:
     from lake.store import Lake

@@ -13,8 +13,8 @@ from bronze.inflate import Inflated
 from bronze.limits import Limits
 from lake.errors import EvidenceRejected
 from pipelines.settings import settings
-from tests.bronze.sources import told
-from tests.bronze.traces import trace
+from tests.support.bronze_sources import told
+from tests.support.traces import trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

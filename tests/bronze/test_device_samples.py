@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.bronze.sources import told
+from tests.support.bronze_sources import told
 
 _SMI = b"timestamp, index, uuid, name, utilization.gpu [%], power.draw [W], ecc.mode.current\n"
 

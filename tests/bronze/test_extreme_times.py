@@ -18,9 +18,9 @@ from bronze.nsys_sqlite import NsysSqliteReader
 from lake import engines
 from lake.errors import EvidenceRejected
 from silver import device_samples, throughput
-from tests.bronze.sources import told
-from tests.bronze.traces import trace
+from tests.support.bronze_sources import told
 from tests.support.campaigns import pick_size
+from tests.support.traces import trace
 
 if TYPE_CHECKING:
     from pathlib import Path

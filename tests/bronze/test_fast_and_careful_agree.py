@@ -16,7 +16,7 @@ from bronze.kineto import NotATrace
 from bronze.kineto_arguments import ARGUMENTS
 from bronze.limits import Limits
 from lake.tables import Kind
-from tests.bronze.traces import CarefulReader, Reading, native, read
+from tests.support.traces import CarefulReader, Reading, native, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable

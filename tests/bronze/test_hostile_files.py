@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lake.errors import LakeError
-from tests.bronze.traces import GOOD, trace
+from tests.support.traces import GOOD, trace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 from backports import zstd
 
 from bronze.limits import Limits
-from tests.bronze.traces import GOOD, trace
+from tests.support.traces import GOOD, trace
 
 if TYPE_CHECKING:
     from tests.bronze.conftest import Beside

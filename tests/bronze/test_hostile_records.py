@@ -15,7 +15,7 @@ import pytest
 from bronze.formats import recognised
 from bronze.limits import Limits
 from bronze.lines import lines
-from tests.bronze.sources import told
+from tests.support.bronze_sources import told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

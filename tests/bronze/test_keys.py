@@ -6,7 +6,7 @@ import gzip
 from typing import TYPE_CHECKING
 
 from assets.catalogue import TABLES
-from tests.bronze.traces import GOOD
+from tests.support.traces import GOOD
 
 if TYPE_CHECKING:
     from tests.conftest import LandFiles

@@ -9,7 +9,7 @@ import pytest
 
 from bronze.kineto import KinetoReader, NotATrace
 from bronze.limits import Limits
-from tests.bronze.traces import native, read, trace
+from tests.support.traces import native, read, trace
 
 if TYPE_CHECKING:
     import pyarrow as pa

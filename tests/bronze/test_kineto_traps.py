@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.bronze.traces import read, trace
+from tests.support.traces import read, trace
 
 if TYPE_CHECKING:
     from tests.conftest import LandFiles

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bronze.manifest import CC_MODES, CLAIMS, REGIMES, Manifest, claim_from_text, parse
 from lake.errors import EvidenceRejected
 from lake.tables import Kind
-from tests.bronze.traces import GOOD
+from tests.support.traces import GOOD
 
 if TYPE_CHECKING:
     from lake.tables import Column

@@ -15,8 +15,8 @@ from assets import gold, pairing, silver
 from assets.bronze import fresh
 from bronze import formats, land
 from lake.engines import engine
-from tests.bronze.tokens import Signer
-from tests.bronze.traces import GOOD
+from tests.support.tokens import Signer
+from tests.support.traces import GOOD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

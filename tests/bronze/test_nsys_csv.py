@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bronze.sources import told
+from tests.support.bronze_sources import told
 
 _API = b"Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name\n"
 _GPU = (

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bronze.decimals import number, scaled, whole
 from bronze.nsys_sqlite import NsysSqliteReader
-from tests.bronze.sources import told
+from tests.support.bronze_sources import told
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ import pytest
 from benchmarks import exactness
 from bronze.event_rows import EventRows
 from bronze.limits import Limits
-from tests.bronze.traces import CarefulReader, read
+from tests.support.traces import CarefulReader, read
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bronze.training_csv import MAP
-from tests.bronze.sources import told
+from tests.support.bronze_sources import told
 
 _CSV = b"Timestamps,Epoch,Thput (img/s),Epoch Loss,Bsize\n"
 

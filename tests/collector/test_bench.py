@@ -16,8 +16,8 @@ from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
-from tests.bringing import bring
-from tests.collector.ranks import ROOT
+from tests.support.build_runs import build_runs
+from tests.support.ranks import ROOT
 
 # Gradients of four megabytes under a cap of one: four buckets or five, parts of a quarter of a megabyte.
 BENCH = (
@@ -56,7 +56,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     lake = Lake(Place.of(home / "lake"), KeyringFile(home / "keyring.json", is_made_on_first_use=True))
     zone = LandingZone(Place.of(home / "landing"))
     runs = sorted(path.name for path in (home / "landing").iterdir())
-    bring(lake, zone, runs)
+    build_runs(lake, zone, runs)
     return Recorded(json.loads((home / "bench.json").read_text("utf-8")), done.stdout, lake)
 
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from tests.collector.ranks import ROOT
+from tests.support.ranks import ROOT
 
 HOP = ("hop", "--worlds", "2", "--chunks-kib", "64", "--bucket-mib", "1", "--seconds", "0.05")
 

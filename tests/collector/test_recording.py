@@ -21,7 +21,7 @@ from collector.landing import Landing
 from collector.manifest import to_toml
 from collector.plan import planned, settings_of
 from collector.recording import Window
-from tests.collector.ranks import ROOT
+from tests.support.ranks import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +64,7 @@ def looped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Looped]:
     started = {}
     for ending in ("well", *MIDDLES):
         landing = tmp_path_factory.mktemp(ending)
-        words = [sys.executable, "-m", "tests.collector.loops", str(landing), ending]
+        words = [sys.executable, "-m", "tests.support.training_loops", str(landing), ending]
         process = subprocess.Popen(
             words, cwd=ROOT, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )

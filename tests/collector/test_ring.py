@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from collector.rotation import slots_for
-from tests.collector.ranks import VARIANTS, spawned
+from tests.support.ranks import VARIANTS, spawned
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,11 +8,11 @@ import pytest
 
 from gold import attested_runs
 from silver import runs
-from tests.gold.answers import answered
-from tests.silver.rows import rows_of
+from tests.support.gold_rows import answered
+from tests.support.silver_rows import rows_of
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Bench
+    from tests.support.silver_rows import Bench
 
 
 def run(**fields: Any) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import pytest
 
 from gold import step_energy
 from gold.energy_overhead import measure
-from tests.gold.twins import PAIR
-from tests.silver.rows import rows_of
+from tests.support.baselines import PAIR
+from tests.support.silver_rows import rows_of
 
 RUN = {"model": "m", "world_size": 2, "found_world_size": None}
 

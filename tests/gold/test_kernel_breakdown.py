@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from gold import kernel_breakdown
 from gold.percentiles import PERCENTILES, percentiles
 from lake.frames import floored
-from tests.gold.answers import answered
+from tests.support.gold_rows import answered
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Bench
+    from tests.support.silver_rows import Bench
 
 # A total of which floating point keeps too few digits: its quotient rounds up to 2^50.
 BEYOND_FLOATS = (1 << 50, 1000, -1)

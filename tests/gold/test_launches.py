@@ -3,10 +3,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gold import launches
-from tests.gold.answers import InSlices, answered
+from tests.support.gold_rows import InSlices, answered
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Bench
+    from tests.support.silver_rows import Bench
 
 NO_LAUNCH = "no kernel has a recorded launch, so how long any queued cannot be told"
 

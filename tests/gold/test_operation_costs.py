@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from gold import operation_costs, operation_overhead
 from gold.pairs import Pair
-from tests.gold.answers import InSlices, answered
-from tests.silver.rows import RUN, rows_of
+from tests.support.gold_rows import InSlices, answered
+from tests.support.silver_rows import RUN, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tests.silver.rows import Bench
+    from tests.support.silver_rows import Bench
 
 COSTS = InSlices(operation_costs.TABLE, operation_costs.copy_calls, operation_costs.measure)
 PAIR = Pair("tee", "hopper_spt_cc", "plain", "manifest")

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from gold import sealing_coverage
 from gold.sealing_coverage import FATES
-from tests.gold.answers import answered
+from tests.support.gold_rows import answered
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from tests.silver.rows import Bench
+    from tests.support.silver_rows import Bench
 
 NO_KEY = "no key sealed in software, so no nonces were counted"
 SHARES = (

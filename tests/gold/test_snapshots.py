@@ -9,7 +9,7 @@ from assets import gold
 from gold import time_breakdown, toll_breakdown
 from gold.time_breakdown import PARTS
 from silver import clock_offsets, nonce_budgets, rule_counts, steps
-from tests.gold.tables_as_text import TableSnapshot, as_text
+from tests.support.tables_as_text import TableSnapshot, as_text
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from gold import step_energy
 from lake.engines import engine as lake_engine
-from tests.gold.answers import answered
+from tests.support.gold_rows import answered
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from tests.silver.rows import Bench
+    from tests.support.silver_rows import Bench
 
 S = 1_000_000_000
 NOON = 1_700_000_000 * S

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gold.step_overhead import TABLE, measure
-from tests.gold.twins import PAIR, cell, steady, steps
+from tests.support.baselines import PAIR, cell, steady, steps
 
 if TYPE_CHECKING:
     import pyarrow as pa

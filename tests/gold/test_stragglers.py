@@ -3,12 +3,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gold import stragglers
-from tests.gold.answers import answered
+from tests.support.gold_rows import answered
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from tests.silver.rows import Bench
+    from tests.support.silver_rows import Bench
 
 UNKNOWN = None
 

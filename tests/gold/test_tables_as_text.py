@@ -7,7 +7,7 @@ import pytest
 
 from lake.tables import RUN_ID, Table, boolean, float64, text
 from report.snapshot_text import parsed
-from tests.gold.tables_as_text import as_text
+from tests.support.tables_as_text import as_text
 
 TABLE = Table(
     tier="gold",

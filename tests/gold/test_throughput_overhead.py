@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from gold.throughput_overhead import TABLE, measure
 from silver import throughput
-from tests.gold.twins import PAIR
-from tests.silver.rows import rows_of
+from tests.support.baselines import PAIR
+from tests.support.silver_rows import rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,10 +12,10 @@ from gold import time_breakdown
 from gold.time_breakdown import KINDS, PARTS
 from lake.engines import engine as lake_engine
 from silver import spans, steps
-from tests.silver.rows import RUN, rows_of
+from tests.support.silver_rows import RUN, rows_of
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Bench
+    from tests.support.silver_rows import Bench
 
 END = 1 << 62
 GPU = ("compute", "collective", "copy", "memset")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gold.time_breakdown import PARTS
 from gold.toll_breakdown import TABLE, measure
-from tests.gold.twins import PAIR, cell, steps
+from tests.support.baselines import PAIR, cell, steps
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from gold import trace_summary
 from lake.engines import engine as lake_engine
 from silver import spans, steps
-from tests.silver.rows import RUN, rows_of
+from tests.support.silver_rows import RUN, rows_of
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Bench
+    from tests.support.silver_rows import Bench
 
 END = 1 << 62
 # name, category: what the peers look at

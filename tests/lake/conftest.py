@@ -17,7 +17,7 @@ import pytest
 from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
-from tests.lake.specimens import trace
+from tests.support.sample_tables import trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from lake.executors import Executors, Site
 from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
-from tests.lake.specimens import CELLS, FIRST, READINGS, digests, readings
+from tests.support.sample_tables import CELLS, FIRST, READINGS, digests, readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,8 +10,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 
 from lake import commits, locks, snapshot, store
 from lake.errors import SourceUnavailable
-from tests.lake.processes import finish, release, start
-from tests.lake.specimens import FIRST, READINGS, SECOND, readings
+from tests.support.processes import finish, release, start
+from tests.support.sample_tables import FIRST, READINGS, SECOND, readings
 
 if TYPE_CHECKING:
     from lake.store import Lake

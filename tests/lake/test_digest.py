@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lake.digest import ContentDigest, combine
-from tests.lake.specimens import READINGS
+from tests.support.sample_tables import READINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,7 @@ from lake.errors import ContractBroken, LakeError
 from lake.places import Place
 from lake.store import Lake
 from lake.tables import Table
-from tests.lake.specimens import CELLS, FIRST, READINGS, SECOND, changed, files_under, readings
+from tests.support.sample_tables import CELLS, FIRST, READINGS, SECOND, changed, files_under, readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,8 +16,8 @@ import pytest
 from lake.places import Place
 from lake.store import Lake
 from lake.verification import verify_table
-from tests.lake.specimens import CELLS, FIRST, READINGS, readings
 from tests.support.campaigns import is_soak, pick_size
+from tests.support.sample_tables import CELLS, FIRST, READINGS, readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from bronze import runs, source_files, trace_events
 from bronze.limits import Limits
 from lake.places import Place
 from lake.store import Lake
-from tests.lake.processes import finish, start
-from tests.lake.specimens import digests, trace
+from tests.support.processes import finish, start
+from tests.support.sample_tables import digests, trace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import pytest
 
 from lake.errors import ContractBroken, LakeError
 from lake.keyring import KEY_ID, Key, Keyring, KeyringFile, KeyringSecret, NoKeyring, decoded, encoded, framed, parse
-from tests.lake.processes import finish, release, start
+from tests.support.processes import finish, release, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from lake.keyring import KeyringFile, KeyringSecret
 from lake.keyring_guard import MARKER, KeyringGuard
 from lake.store import Lake
 from pipelines.cli import main
-from tests.lake.specimens import FIRST, READINGS, SECOND, VISITS, files_under, readings, visits
+from tests.support.sample_tables import FIRST, READINGS, SECOND, VISITS, files_under, readings, visits
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from lake.errors import EvidenceRejected, LakeError, SourceUnavailable
 from lake.identity import MANIFEST
 from lake.landing_zone import LandingZone
 from lake.places import Place
-from tests.lake.processes import await_ready, start
-from tests.lake.specimens import files_under
+from tests.support.processes import await_ready, start
+from tests.support.sample_tables import files_under
 
 if TYPE_CHECKING:
     from pathlib import Path

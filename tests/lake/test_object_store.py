@@ -18,8 +18,8 @@ from lake.errors import ContractBroken, EvidenceRejected
 from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
-from tests.lake.processes import finish, release, start
-from tests.lake.specimens import FIRST, READINGS, digests, readings
+from tests.support.processes import finish, release, start
+from tests.support.sample_tables import FIRST, READINGS, digests, readings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 from lake.keyring import KeyringFile
 from pipelines.instance import prepare
 from pipelines.settings import settings
-from tests.lake.specimens import FIRST, VISITS, visits
+from tests.support.sample_tables import FIRST, VISITS, visits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from polars.testing import assert_frame_equal
 from lake.errors import ContractBroken, EvidenceRejected
 from lake.places import Place
 from lake.store import Lake
-from tests.lake.specimens import CELLS, FIRST, READINGS, readings
+from tests.support.sample_tables import CELLS, FIRST, READINGS, readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

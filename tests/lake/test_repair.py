@@ -13,8 +13,8 @@ from lake.errors import DataDamaged
 from lake.places import Place
 from lake.store import Lake
 from lake.verification import verify_table
-from tests.lake.specimens import CELLS, FIRST, READINGS, SECOND, readings
 from tests.support.campaigns import pick_size
+from tests.support.sample_tables import CELLS, FIRST, READINGS, SECOND, readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

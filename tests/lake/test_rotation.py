@@ -16,8 +16,9 @@ from lake.keyring import KeyringFile
 from lake.places import Place
 from lake.store import Lake
 from pipelines.keys import reseal
-from tests.lake.processes import start
-from tests.lake.specimens import (
+from tests.support.planted_texts import finds
+from tests.support.processes import start
+from tests.support.sample_tables import (
     FIRST,
     HOST,
     NOTE,
@@ -29,7 +30,6 @@ from tests.lake.specimens import (
     readings,
     visits,
 )
-from tests.planted import finds
 
 if TYPE_CHECKING:
     from pathlib import Path

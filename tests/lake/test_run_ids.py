@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lake.errors import EvidenceRejected
 from lake.identity import is_slug, slug
-from tests.lake.specimens import FIRST, READINGS, files_under, readings
+from tests.support.sample_tables import FIRST, READINGS, files_under, readings
 
 if TYPE_CHECKING:
     from lake.landing_zone import LandingZone

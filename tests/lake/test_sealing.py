@@ -14,8 +14,8 @@ from lake.places import Place
 from lake.sealing import brief, seal, unseal
 from lake.store import Lake
 from lake.tables import RUN_ID, Column, Kind, Table, int64, text
-from tests.lake.specimens import FIRST, HOST, NOTE, OWNER, SECOND, VISITS, changed, files_under, visits
-from tests.planted import finds
+from tests.support.planted_texts import finds
+from tests.support.sample_tables import FIRST, HOST, NOTE, OWNER, SECOND, VISITS, changed, files_under, visits
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
 from tests.lake.conftest import free_port, options_for
-from tests.lake.specimens import FIRST, READINGS, digests, readings
+from tests.support.sample_tables import FIRST, READINGS, digests, readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

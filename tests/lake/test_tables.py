@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from assets.catalogue import TABLES
 from lake.errors import ContractBroken
 from lake.tables import RUN_ID, Table, int64, text
-from tests.lake.specimens import CELLS, READINGS
+from tests.support.sample_tables import CELLS, READINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

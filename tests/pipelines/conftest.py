@@ -8,8 +8,8 @@ import pytest
 
 from pipelines.instance import instance
 from pipelines.settings import settings
-from tests.pipelines.orchestra import Orchestra
-from tests.pipelines.snapshot_repository import SnapshotRepository, begun
+from tests.support.deployment import Deployment
+from tests.support.snapshot_repository import SnapshotRepository, begun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def orchestra(tmp_path: Path) -> Iterator[Orchestra]:
+def deployment(tmp_path: Path) -> Iterator[Deployment]:
     """Real records in memory, a real lake on disk."""
     with dg.DagsterInstance.ephemeral() as records:
-        yield Orchestra(tmp_path, records)
+        yield Deployment(tmp_path, records)
 
 
 @pytest.fixture
-def lasting(tmp_path: Path) -> Iterator[Orchestra]:
+def lasting(tmp_path: Path) -> Iterator[Deployment]:
     """The same with its records on disk, as a command keeps them."""
     with instance(settings(str(tmp_path / "lake"), environment={}).home) as records:
-        yield Orchestra(tmp_path, records)
+        yield Deployment(tmp_path, records)
 
 
 @pytest.fixture(scope="session")

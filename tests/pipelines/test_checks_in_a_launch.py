@@ -13,9 +13,9 @@ from assets.expectations import rules
 from assets.specs import asset_key
 from assets.training_runs import OWN_TABLES, TABLES
 from bronze import source_files, trace_events
-from tests.pipelines.orchestra import Orchestra
-from tests.small_runs import OFF, TEE
-from tests.tampered import change
+from tests.support.deployment import Deployment
+from tests.support.small_runs import OFF, TEE
+from tests.support.tampered_tables import change
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from dagster._core.definitions.asset_daemon_cursor import AssetDaemonCursor
 
 
-def test_every_promise_of_every_table_is_held_in_a_launch(orchestra: Orchestra) -> None:
-    orchestra.land("off", 100, OFF)
-    orchestra.land("tee", 120, TEE)
-    result = orchestra.launch(["off", "tee"], check=True)
+def test_every_promise_of_every_table_is_held_in_a_launch(deployment: Deployment) -> None:
+    deployment.land("off", 100, OFF)
+    deployment.land("tee", 120, TEE)
+    result = deployment.launch(["off", "tee"], check=True)
     assert result.success
     evaluations = result.get_asset_check_evaluations()
     assert all(evaluation.passed for evaluation in evaluations)
@@ -39,15 +39,15 @@ def test_every_promise_of_every_table_is_held_in_a_launch(orchestra: Orchestra) 
     assert declared.metadata["rows"].value == 12, "all rows of both runs"
     assert {evaluation.metadata["engine"].value for evaluation in evaluations} == {"duckdb"}
     assert "data_docs" not in declared.metadata, "a page is written where a check fails, and on the schedule"
-    assert not orchestra.chosen.docs.exists()
+    assert not deployment.chosen.docs.exists()
 
 
-def test_a_broken_promise_blocks_its_run_alone_and_says_why(orchestra: Orchestra) -> None:
-    orchestra.land("good", 100, OFF)
-    orchestra.land("ill", 120, TEE)
-    orchestra.launch(["good", "ill"], only=[table.full_name for table in TABLES if table.tier == "bronze"])
-    change(orchestra.workplace.lake, trace_events.TABLE, "ill", lambda rows: pl.concat([rows, rows[:1]]))
-    result = orchestra.launch(["good", "ill"], check=True)
+def test_a_broken_promise_blocks_its_run_alone_and_says_why(deployment: Deployment) -> None:
+    deployment.land("good", 100, OFF)
+    deployment.land("ill", 120, TEE)
+    deployment.launch(["good", "ill"], only=[table.full_name for table in TABLES if table.tier == "bronze"])
+    change(deployment.workplace.lake, trace_events.TABLE, "ill", lambda rows: pl.concat([rows, rows[:1]]))
+    result = deployment.launch(["good", "ill"], check=True)
     assert not result.success
     failed = {
         (evaluation.asset_key.to_user_string(), evaluation.check_name): evaluation
@@ -57,30 +57,30 @@ def test_a_broken_promise_blocks_its_run_alone_and_says_why(orchestra: Orchestra
     assert ("bronze/trace_events", "key_is_unique") in failed
     told = failed["bronze/trace_events", "key_is_unique"].metadata
     assert told["runs"].value == ["ill"]
-    page = orchestra.chosen.docs / "bronze" / "trace_events" / "_several.html"
+    page = deployment.chosen.docs / "bronze" / "trace_events" / "_several.html"
     assert told["data_docs"].value == page.as_uri(), "Great Expectations validates what fails"
     assert "no two rows have the same" in page.read_text("utf-8")
-    assert [path.name for path in orchestra.chosen.docs.rglob("*.html")] == ["_several.html"], "and nothing else"
-    assert orchestra.versions("gold.time_breakdown").keys() == {"good"}
-    assert orchestra.versions("silver.spans").keys() == {"good"}
-    assert orchestra.events(result, dg.DagsterEventType.STEP_UP_FOR_RETRY) == []
-    (failure,) = orchestra.events(result, dg.DagsterEventType.STEP_FAILURE)
+    assert [path.name for path in deployment.chosen.docs.rglob("*.html")] == ["_several.html"], "and nothing else"
+    assert deployment.versions("gold.time_breakdown").keys() == {"good"}
+    assert deployment.versions("silver.spans").keys() == {"good"}
+    assert deployment.events(result, dg.DagsterEventType.STEP_UP_FOR_RETRY) == []
+    (failure,) = deployment.events(result, dg.DagsterEventType.STEP_FAILURE)
     assert "bronze.trace_events breaks its word: no two rows have the same" in str(failure.step_failure_data.error)
 
 
-def test_the_data_docs_job_validates_every_table_and_fails_where_a_check_does(orchestra: Orchestra) -> None:
-    orchestra.land("off", 100, OFF)
-    orchestra.launch(["off"])
-    job = orchestra.definitions.resolve_job_def("data_docs")
-    assert job.execute_in_process(instance=orchestra.records).success
-    pages = {path.relative_to(orchestra.chosen.docs).as_posix() for path in orchestra.chosen.docs.rglob("*.html")}
+def test_the_data_docs_job_validates_every_table_and_fails_where_a_check_does(deployment: Deployment) -> None:
+    deployment.land("off", 100, OFF)
+    deployment.launch(["off"])
+    job = deployment.definitions.resolve_job_def("data_docs")
+    assert job.execute_in_process(instance=deployment.records).success
+    pages = {path.relative_to(deployment.chosen.docs).as_posix() for path in deployment.chosen.docs.rglob("*.html")}
     assert pages == {f"{table.tier}/{table.name}/_all.html" for table in CATALOGUE.values()}
-    text = (orchestra.chosen.docs / "silver" / "spans" / "_all.html").read_text("utf-8")
+    text = (deployment.chosen.docs / "silver" / "spans" / "_all.html").read_text("utf-8")
     assert "0 of 6 rows violate it" in text
     assert all(rule.sentence.split(" ")[0] in text for rule in rules(CATALOGUE["silver.spans"]))
-    change(orchestra.workplace.lake, trace_events.TABLE, "off", lambda rows: pl.concat([rows, rows[:1]]))
-    result = job.execute_in_process(instance=orchestra.records, raise_on_error=False)
-    (failure,) = orchestra.events(result, dg.DagsterEventType.STEP_FAILURE)
+    change(deployment.workplace.lake, trace_events.TABLE, "off", lambda rows: pl.concat([rows, rows[:1]]))
+    result = job.execute_in_process(instance=deployment.records, raise_on_error=False)
+    (failure,) = deployment.events(result, dg.DagsterEventType.STEP_FAILURE)
     assert "bronze.trace_events: no two rows have the same" in str(failure.step_failure_data.error)
 
 
@@ -88,12 +88,12 @@ def test_the_data_docs_job_validates_every_table_and_fails_where_a_check_does(or
 def test_rows_are_looked_at_by_spark_where_the_setting_says_so(tmp_path: Path) -> None:
     sources = "bronze.source_files"
     with dg.DagsterInstance.ephemeral() as records:
-        orchestra = Orchestra(tmp_path, records, {"TEETOTAL_CHECKS": "spark"})
-        orchestra.land("good", 100, OFF)
-        orchestra.land("ill", 120, TEE)
-        orchestra.launch(["good", "ill"], only=[sources])
-        change(orchestra.workplace.lake, source_files.TABLE, "ill", lambda rows: pl.concat([rows, rows[:1]]))
-        result = orchestra.launch(["good", "ill"], only=[sources], check=True)
+        deployment = Deployment(tmp_path, records, {"TEETOTAL_CHECKS": "spark"})
+        deployment.land("good", 100, OFF)
+        deployment.land("ill", 120, TEE)
+        deployment.launch(["good", "ill"], only=[sources])
+        change(deployment.workplace.lake, source_files.TABLE, "ill", lambda rows: pl.concat([rows, rows[:1]]))
+        result = deployment.launch(["good", "ill"], only=[sources], check=True)
     told = {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
     assert {name: evaluation.metadata["engine"].value for name, evaluation in told.items()} == {
         "rows_are_as_declared": "spark",
@@ -107,25 +107,25 @@ def test_rows_are_looked_at_by_spark_where_the_setting_says_so(tmp_path: Path) -
 
 # Dagster's own tester says of itself that one of its arguments may change.
 @pytest.mark.filterwarnings("ignore:Parameter `include_sources`")
-def test_comparisons_follow_new_content_and_nothing_else(orchestra: Orchestra) -> None:
+def test_comparisons_follow_new_content_and_nothing_else(deployment: Deployment) -> None:
     scaling, pairs = asset_key("gold.scaling"), asset_key("gold.pairs")
 
     def tick(cursor: AssetDaemonCursor | None) -> dg.EvaluateAutomationConditionsResult:
-        return dg.evaluate_automation_conditions(orchestra.definitions, orchestra.records, cursor=cursor)
+        return dg.evaluate_automation_conditions(deployment.definitions, deployment.records, cursor=cursor)
 
-    orchestra.land("off", 100, OFF)
-    orchestra.land("tee", 120, TEE)
+    deployment.land("off", 100, OFF)
+    deployment.land("tee", 120, TEE)
     first = tick(None)
-    orchestra.launch(["off", "tee"])
+    deployment.launch(["off", "tee"])
     second = tick(first.cursor)
     assert second.get_requested_partitions(scaling) == {None}
     assert second.get_requested_partitions(pairs) == set(), "they were made with their runs"
     third = tick(second.cursor)
     assert third.total_requested == 0
-    orchestra.launch(["off", "tee"])
+    deployment.launch(["off", "tee"])
     fourth = tick(third.cursor)
     assert fourth.total_requested == 0, "the same content again asks nothing"
-    orchestra.land("tee", 150, TEE)
-    orchestra.launch(["tee"], only=[table.full_name for table in OWN_TABLES])
+    deployment.land("tee", 150, TEE)
+    deployment.launch(["tee"], only=[table.full_name for table in OWN_TABLES])
     alone = tick(fourth.cursor)
     assert alone.get_requested_partitions(pairs) == {"tee"}, "a run made without its pairs is followed by them"

@@ -12,8 +12,8 @@ from bronze import source_files
 from lake.store import Lake
 from pipelines.cli import main
 from pipelines.settings import settings
-from tests.small_runs import OFF, trace
-from tests.tampered import change
+from tests.support.small_runs import OFF, trace
+from tests.support.tampered_tables import change
 
 if TYPE_CHECKING:
     from pathlib import Path

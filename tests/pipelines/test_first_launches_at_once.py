@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from pipelines.cli import main
-from tests.serving import ROOT, House
 from tests.support.campaigns import pick_size
+from tests.support.web_interface import ROOT, House
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from lake.places import Place
 from pipelines import run as running
 from pipelines.cli import main
 from pipelines.fitting import advice, memory
-from tests.small_runs import OFF, trace
+from tests.support.small_runs import OFF, trace
 
 if TYPE_CHECKING:
     from pathlib import Path

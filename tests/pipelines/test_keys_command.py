@@ -16,7 +16,7 @@ from lake.places import Place
 from lake.store import Lake
 from pipelines.cli import main
 from pipelines.settings import settings
-from tests.lake.specimens import FIRST, HOST, NOTE, OWNER, SECOND, VISITS, visits
+from tests.support.sample_tables import FIRST, HOST, NOTE, OWNER, SECOND, VISITS, visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

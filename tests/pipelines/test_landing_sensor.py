@@ -11,20 +11,20 @@ import pytest
 
 from pipelines.landing_sensor import build_landing_sensor
 from pipelines.partitions import known
-from tests.bringing import bring, record_passed
-from tests.small_runs import OFF, TEE, trace
+from tests.support.build_runs import build_runs, record_passed
+from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.pipelines.orchestra import Orchestra
+    from tests.support.deployment import Deployment
 
 
 class Ticking:
     """The sensor, tick after tick, as the daemon would: what it asks for is done, and its cursor kept."""
 
-    def __init__(self, orchestra: Orchestra) -> None:
-        self._orchestra = orchestra
+    def __init__(self, deployment: Deployment) -> None:
+        self._orchestra = deployment
         self.cursor: str | None = None
 
     def tick(self) -> list[tuple[str, str]]:
@@ -53,71 +53,71 @@ class Ticking:
 
 
 @pytest.fixture
-def ticking(orchestra: Orchestra) -> Ticking:
-    return Ticking(orchestra)
+def ticking(deployment: Deployment) -> Ticking:
+    return Ticking(deployment)
 
 
-def test_new_runs_become_partitions_and_one_launch(orchestra: Orchestra, ticking: Ticking) -> None:
+def test_new_runs_become_partitions_and_one_launch(deployment: Deployment, ticking: Ticking) -> None:
     for run_id in ("b", "a", "c"):
-        orchestra.land(run_id)
+        deployment.land(run_id)
     assert ticking.tick() == [("a", "c")]
-    assert known(orchestra.records) == ["a", "b", "c"]
+    assert known(deployment.records) == ["a", "b", "c"]
     assert ticking.observed == ["a", "b", "c"]
 
 
-def test_nothing_new_asks_for_nothing(orchestra: Orchestra, ticking: Ticking) -> None:
-    orchestra.land("a")
+def test_nothing_new_asks_for_nothing(deployment: Deployment, ticking: Ticking) -> None:
+    deployment.land("a")
     assert ticking.tick() == [("a", "a")]
     assert ticking.tick() == []
 
 
-def test_a_changed_file_asks_for_its_run_alone(orchestra: Orchestra, ticking: Ticking) -> None:
+def test_a_changed_file_asks_for_its_run_alone(deployment: Deployment, ticking: Ticking) -> None:
     for run_id in ("a", "b", "c"):
-        orchestra.land(run_id)
+        deployment.land(run_id)
     ticking.tick()
     first = ticking.keys
-    orchestra.land("b", 140)
+    deployment.land("b", 140)
     assert ticking.tick() == [("b", "b")]
     assert ticking.keys != first
     assert ticking.tick() == []
 
 
-def test_runs_that_are_no_neighbours_are_launches_of_their_own(orchestra: Orchestra, ticking: Ticking) -> None:
+def test_runs_that_are_no_neighbours_are_launches_of_their_own(deployment: Deployment, ticking: Ticking) -> None:
     for run_id in ("a", "b", "c"):
-        orchestra.land(run_id)
+        deployment.land(run_id)
     ticking.tick()
-    orchestra.land("a", 140)
-    orchestra.land("c", 140)
+    deployment.land("a", 140)
+    deployment.land("c", 140)
     assert ticking.tick() == [("a", "a"), ("c", "c")]
 
 
-def test_a_run_that_is_half_written_waits(orchestra: Orchestra, ticking: Ticking) -> None:
-    directory: Path = orchestra.place / "landing" / "half"
+def test_a_run_that_is_half_written_waits(deployment: Deployment, ticking: Ticking) -> None:
+    directory: Path = deployment.place / "landing" / "half"
     directory.mkdir(parents=True)
     (directory / "rank0.json").write_bytes(trace(100))
     assert ticking.tick() == []
-    assert known(orchestra.records) == []
-    orchestra.land("half")
+    assert known(deployment.records) == []
+    deployment.land("half")
     assert ticking.tick() == [("half", "half")]
 
 
-def test_a_run_that_is_gone_is_forgotten_and_may_come_back(orchestra: Orchestra, ticking: Ticking) -> None:
-    directory = orchestra.land("a")
+def test_a_run_that_is_gone_is_forgotten_and_may_come_back(deployment: Deployment, ticking: Ticking) -> None:
+    directory = deployment.land("a")
     ticking.tick()
     shutil.rmtree(directory)
     assert ticking.tick() == []
     assert ticking.cursor is not None
     assert json.loads(ticking.cursor) == {}
-    assert known(orchestra.records) == ["a"], "its tables stay in the lake, and so does its partition"
-    orchestra.land("a", 140)
+    assert known(deployment.records) == ["a"], "its tables stay in the lake, and so does its partition"
+    deployment.land("a", 140)
     assert ticking.tick() == [("a", "a")]
 
 
-def test_what_a_command_has_made_already_is_a_partition_but_no_launch(orchestra: Orchestra, ticking: Ticking) -> None:
-    orchestra.land("off", 100, OFF)
-    orchestra.land("tee", 120, TEE)
-    bring(orchestra.workplace.lake, orchestra.workplace.zone, ["off", "tee"])
-    record_passed(orchestra.workplace.lake, ["off", "tee"])
+def test_what_a_command_has_made_already_is_a_partition_but_no_launch(deployment: Deployment, ticking: Ticking) -> None:
+    deployment.land("off", 100, OFF)
+    deployment.land("tee", 120, TEE)
+    build_runs(deployment.workplace.lake, deployment.workplace.zone, ["off", "tee"])
+    record_passed(deployment.workplace.lake, ["off", "tee"])
     assert ticking.tick() == []
-    assert known(orchestra.records) == ["off", "tee"]
+    assert known(deployment.records) == ["off", "tee"]
     assert ticking.tick() == []

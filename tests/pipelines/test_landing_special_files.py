@@ -21,8 +21,8 @@ from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.regular_files import SourceFile, Tree, copy_file, named_file
 from pipelines.cli import main
-from tests.bronze.traces import GOOD
-from tests.lake.processes import await_ready, start
+from tests.support.processes import await_ready, start
+from tests.support.traces import GOOD
 
 if TYPE_CHECKING:
     from collections.abc import Callable

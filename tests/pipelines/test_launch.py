@@ -13,46 +13,46 @@ from dagster._core.definitions.data_version import StaleStatus
 from assets import bronze, gold, silver
 from assets.events import observed_landing
 from assets.training_runs import TABLES
-from tests.small_runs import OFF, TEE
+from tests.support.small_runs import OFF, TEE
 
 if TYPE_CHECKING:
-    from tests.pipelines.orchestra import Orchestra
+    from tests.support.deployment import Deployment
 
 EVERY = {table.full_name for table in TABLES}
 
 
-def test_a_launch_tells_of_every_partition_by_its_content(orchestra: Orchestra) -> None:
-    orchestra.land("off", 100, OFF)
-    orchestra.land("tee", 120, TEE)
-    result = orchestra.launch(["off", "tee"])
+def test_a_launch_tells_of_every_partition_by_its_content(deployment: Deployment) -> None:
+    deployment.land("off", 100, OFF)
+    deployment.land("tee", 120, TEE)
+    result = deployment.launch(["off", "tee"])
     assert result.success
-    assert orchestra.told(result) == {(name.replace(".", "/"), run) for name in EVERY for run in ("off", "tee")}
-    lake = orchestra.workplace.lake
+    assert deployment.told(result) == {(name.replace(".", "/"), run) for name in EVERY for run in ("off", "tee")}
+    lake = deployment.workplace.lake
     for table in TABLES:
         snapshot = lake.snapshot(table)
         expected = {run_id: snapshot.content_sha256(run_id) for run_id in ("off", "tee")}
-        assert orchestra.versions(table.full_name) == expected, table.full_name
+        assert deployment.versions(table.full_name) == expected, table.full_name
         for run_id in ("off", "tee"):
-            assert orchestra.status(table.full_name, run_id) is StaleStatus.FRESH, table.full_name
+            assert deployment.status(table.full_name, run_id) is StaleStatus.FRESH, table.full_name
 
 
-def test_many_runs_are_one_step(orchestra: Orchestra) -> None:
+def test_many_runs_are_one_step(deployment: Deployment) -> None:
     run_ids = [f"run-{number}" for number in range(5)]
     for number, run_id in enumerate(run_ids):
-        orchestra.land(run_id, 100 + number)
-    result = orchestra.launch(run_ids)
+        deployment.land(run_id, 100 + number)
+    result = deployment.launch(run_ids)
     assert result.success
-    assert len(orchestra.events(result, dg.DagsterEventType.STEP_START)) == 1
-    assert orchestra.versions("gold.time_breakdown").keys() == set(run_ids)
+    assert len(deployment.events(result, dg.DagsterEventType.STEP_START)) == 1
+    assert deployment.versions("gold.time_breakdown").keys() == set(run_ids)
 
 
-def test_what_a_partition_holds_is_told_with_it(orchestra: Orchestra) -> None:
-    orchestra.land("off", 100, OFF)
-    orchestra.land("tee", 120, TEE)
-    result = orchestra.launch(["off", "tee"], engine="duckdb")
+def test_what_a_partition_holds_is_told_with_it(deployment: Deployment) -> None:
+    deployment.land("off", 100, OFF)
+    deployment.land("tee", 120, TEE)
+    result = deployment.launch(["off", "tee"], engine="duckdb")
     told = {
         (event.asset_key.to_user_string(), event.partition): event.step_materialization_data.materialization.metadata
-        for event in orchestra.events(result, dg.DagsterEventType.ASSET_MATERIALIZATION)
+        for event in deployment.events(result, dg.DagsterEventType.ASSET_MATERIALIZATION)
         if event.asset_key
     }
     spans = told["silver/spans", "tee"]
@@ -64,73 +64,75 @@ def test_what_a_partition_holds_is_told_with_it(orchestra: Orchestra) -> None:
     assert told["silver/rule_counts", "tee"]["kept"].value == 6
     assert "1.2" in str(told["gold/step_overhead", "tee"]["rows_shown"].value)
     assert str(told["gold/toll_breakdown", "tee"]["picture"].value).startswith("![")
-    run = orchestra.records.get_run_by_id(result.run_id)
+    run = deployment.records.get_run_by_id(result.run_id)
     assert run is not None
     assert run.tags["teetotal/engine"] == "duckdb"
 
 
-def test_the_same_launch_again_computes_nothing_and_changes_no_version(orchestra: Orchestra) -> None:
-    orchestra.land("off")
-    orchestra.launch(["off"])
-    before = {name: orchestra.versions(name) for name in EVERY}
-    again = orchestra.launch(["off"])
-    assert {name: orchestra.versions(name) for name in EVERY} == before
+def test_the_same_launch_again_computes_nothing_and_changes_no_version(deployment: Deployment) -> None:
+    deployment.land("off")
+    deployment.launch(["off"])
+    before = {name: deployment.versions(name) for name in EVERY}
+    again = deployment.launch(["off"])
+    assert {name: deployment.versions(name) for name in EVERY} == before
     notes = [
         event.step_materialization_data.materialization.metadata.get("is_recomputed")
-        for event in orchestra.events(again, dg.DagsterEventType.ASSET_MATERIALIZATION)
+        for event in deployment.events(again, dg.DagsterEventType.ASSET_MATERIALIZATION)
     ]
     assert {note.value for note in notes if note is not None} == {False}
 
 
-def test_input_that_is_unchanged_is_not_computed_again_downstream(orchestra: Orchestra) -> None:
-    directory = orchestra.land("off")
-    orchestra.launch(["off"])
+def test_input_that_is_unchanged_is_not_computed_again_downstream(deployment: Deployment) -> None:
+    directory = deployment.land("off")
+    deployment.launch(["off"])
     touched = directory / "rank0.json"
     touched.write_bytes(touched.read_bytes())
-    result = orchestra.launch(["off"])
+    result = deployment.launch(["off"])
     recomputed = {
         str(event.asset_key.path[0]): event.step_materialization_data.materialization.metadata["is_recomputed"].value
-        for event in orchestra.events(result, dg.DagsterEventType.ASSET_MATERIALIZATION)
+        for event in deployment.events(result, dg.DagsterEventType.ASSET_MATERIALIZATION)
         if event.asset_key and "is_recomputed" in event.step_materialization_data.materialization.metadata
     }
     assert recomputed == {"bronze": True, "silver": False, "gold": False}
 
 
-def test_a_changed_directory_makes_its_run_stale_and_no_other(orchestra: Orchestra) -> None:
-    orchestra.land("off", 100, OFF)
-    orchestra.land("tee", 120, TEE)
-    orchestra.launch(["off", "tee"])
-    orchestra.land("tee", 140, TEE)
-    orchestra.records.report_runless_asset_event(observed_landing("tee", bronze.seen(orchestra.workplace.zone, "tee")))
-    assert orchestra.status("bronze.trace_events", "tee") is StaleStatus.STALE
-    assert orchestra.status("bronze.trace_events", "off") is StaleStatus.FRESH
-    result = orchestra.launch(["tee"])
-    assert {run_id for _, run_id in orchestra.told(result)} == {"tee"}
-    assert orchestra.status("gold.pairs", "tee") is StaleStatus.FRESH
+def test_a_changed_directory_makes_its_run_stale_and_no_other(deployment: Deployment) -> None:
+    deployment.land("off", 100, OFF)
+    deployment.land("tee", 120, TEE)
+    deployment.launch(["off", "tee"])
+    deployment.land("tee", 140, TEE)
+    deployment.records.report_runless_asset_event(
+        observed_landing("tee", bronze.seen(deployment.workplace.zone, "tee"))
+    )
+    assert deployment.status("bronze.trace_events", "tee") is StaleStatus.STALE
+    assert deployment.status("bronze.trace_events", "off") is StaleStatus.FRESH
+    result = deployment.launch(["tee"])
+    assert {run_id for _, run_id in deployment.told(result)} == {"tee"}
+    assert deployment.status("gold.pairs", "tee") is StaleStatus.FRESH
 
 
-def test_a_changed_twin_brings_the_pairs_of_other_runs_up_to_date(orchestra: Orchestra) -> None:
-    orchestra.land("off", 100, OFF)
-    orchestra.land("tee", 120, TEE)
-    orchestra.launch(["off", "tee"])
-    orchestra.land("off", 90, OFF)
-    result = orchestra.launch(["off"])
-    assert {name for name, run_id in orchestra.told(result) if run_id == "tee"} == {
+def test_a_changed_twin_brings_the_pairs_of_other_runs_up_to_date(deployment: Deployment) -> None:
+    deployment.land("off", 100, OFF)
+    deployment.land("tee", 120, TEE)
+    deployment.launch(["off", "tee"])
+    deployment.land("off", 90, OFF)
+    result = deployment.launch(["off"])
+    assert {name for name, run_id in deployment.told(result) if run_id == "tee"} == {
         table.full_name.replace(".", "/") for table in gold.PAIR_TABLES
     }
 
 
-def test_a_run_that_cannot_be_taken_stops_alone_is_not_tried_again_and_says_why(orchestra: Orchestra) -> None:
+def test_a_run_that_cannot_be_taken_stops_alone_is_not_tried_again_and_says_why(deployment: Deployment) -> None:
     for run_id in ("a", "c"):
-        orchestra.land(run_id)
-    orchestra.land("b", manifest="regime = 1\n")
-    result = orchestra.launch(["a", "b", "c"])
+        deployment.land(run_id)
+    deployment.land("b", manifest="regime = 1\n")
+    result = deployment.launch(["a", "b", "c"])
     assert not result.success
-    assert orchestra.events(result, dg.DagsterEventType.STEP_UP_FOR_RETRY) == []
+    assert deployment.events(result, dg.DagsterEventType.STEP_UP_FOR_RETRY) == []
     for table in (*bronze.TABLES, *silver.TABLES, *gold.RUN_TABLES):
-        assert orchestra.versions(table.full_name).keys() == {"a", "c"}
-        assert orchestra.failed(table.full_name) == {"b"}
-    (failure,) = orchestra.events(result, dg.DagsterEventType.STEP_FAILURE)
+        assert deployment.versions(table.full_name).keys() == {"a", "c"}
+        assert deployment.failed(table.full_name) == {"b"}
+    (failure,) = deployment.events(result, dg.DagsterEventType.STEP_FAILURE)
     assert failure.step_failure_data.error is not None
     assert "1 of 3 runs failed; the others are up to date. b: b/run.toml: regime" in str(
         failure.step_failure_data.error.message
@@ -139,7 +141,7 @@ def test_a_run_that_cannot_be_taken_stops_alone_is_not_tried_again_and_says_why(
         (event.asset_observation_data.asset_observation.asset_key.to_user_string(), event.partition): str(
             event.asset_observation_data.asset_observation.metadata["failed"].value
         )
-        for event in orchestra.events(result, dg.DagsterEventType.ASSET_OBSERVATION)
+        for event in deployment.events(result, dg.DagsterEventType.ASSET_OBSERVATION)
         if "failed" in event.asset_observation_data.asset_observation.metadata
     }
     assert {run_id for _, run_id in reasons} == {"b"}
@@ -148,10 +150,10 @@ def test_a_run_that_cannot_be_taken_stops_alone_is_not_tried_again_and_says_why(
 
 
 @pytest.mark.timeout(120)
-def test_storage_that_refuses_twice_is_tried_until_it_answers(orchestra: Orchestra) -> None:
-    orchestra.land("a")
-    orchestra.land("b", manifest="regime = 1\n")
-    obstacle = orchestra.place / "lake" / "silver" / "spans"
+def test_storage_that_refuses_twice_is_tried_until_it_answers(deployment: Deployment) -> None:
+    deployment.land("a")
+    deployment.land("b", manifest="regime = 1\n")
+    obstacle = deployment.place / "lake" / "silver" / "spans"
     obstacle.parent.mkdir(parents=True)
     obstacle.write_text("in the way")
     retries = [0]
@@ -159,49 +161,49 @@ def test_storage_that_refuses_twice_is_tried_until_it_answers(orchestra: Orchest
     def clear() -> None:
         while retries[0] < 2:
             time.sleep(0.05)
-            for run in orchestra.records.get_runs():
+            for run in deployment.records.get_runs():
                 kinds = {dg.DagsterEventType.STEP_UP_FOR_RETRY}
-                retries[0] = len(orchestra.records.all_logs(run.run_id, of_type=kinds))
+                retries[0] = len(deployment.records.all_logs(run.run_id, of_type=kinds))
         obstacle.unlink()
 
     clearing = threading.Thread(target=clear)
     clearing.start()
-    result = orchestra.launch(["a", "b"])
+    result = deployment.launch(["a", "b"])
     clearing.join()
-    assert len(orchestra.events(result, dg.DagsterEventType.STEP_UP_FOR_RETRY)) == 2
-    assert orchestra.versions("gold.time_breakdown").keys() == {"a"}
+    assert len(deployment.events(result, dg.DagsterEventType.STEP_UP_FOR_RETRY)) == 2
+    assert deployment.versions("gold.time_breakdown").keys() == {"a"}
     assert not result.success, "what failed for good in the first try is not forgotten in the last"
-    (failure,) = orchestra.events(result, dg.DagsterEventType.STEP_FAILURE)
+    (failure,) = deployment.events(result, dg.DagsterEventType.STEP_FAILURE)
     assert "1 of 2 runs failed; the others are up to date. b: " in str(failure.step_failure_data.error)
     reasons = [
         event
-        for event in orchestra.events(result, dg.DagsterEventType.ASSET_OBSERVATION)
+        for event in deployment.events(result, dg.DagsterEventType.ASSET_OBSERVATION)
         if event.asset_key == dg.AssetKey(["bronze", "runs"]) and event.partition == "b"
     ]
     assert len(reasons) == 1, "what cannot be taken is not tried again with what can"
 
 
-def test_a_tier_without_the_one_before_says_what_to_make_first(orchestra: Orchestra) -> None:
-    orchestra.land("a")
-    result = orchestra.launch(["a"], only=["silver.spans"])
-    (failure,) = orchestra.events(result, dg.DagsterEventType.STEP_FAILURE)
+def test_a_tier_without_the_one_before_says_what_to_make_first(deployment: Deployment) -> None:
+    deployment.land("a")
+    result = deployment.launch(["a"], only=["silver.spans"])
+    (failure,) = deployment.events(result, dg.DagsterEventType.STEP_FAILURE)
     assert "make its bronze tables first" in str(failure.step_failure_data.error)
 
 
-def test_one_tier_can_be_made_by_itself(orchestra: Orchestra) -> None:
-    orchestra.land("a")
-    orchestra.launch(["a"])
-    result = orchestra.launch(["a"], only=["silver.spans"], full=True)
+def test_one_tier_can_be_made_by_itself(deployment: Deployment) -> None:
+    deployment.land("a")
+    deployment.launch(["a"])
+    result = deployment.launch(["a"], only=["silver.spans"], full=True)
     assert result.success
-    assert {name.split("/")[0] for name, _ in orchestra.told(result)} == {"silver"}
+    assert {name.split("/")[0] for name, _ in deployment.told(result)} == {"silver"}
 
 
-def test_only_the_tables_chosen_are_made_and_what_they_need_of_their_tier(orchestra: Orchestra) -> None:
-    orchestra.land("a")
-    orchestra.launch(["a"])
-    result = orchestra.launch(["a"], only=["gold.trace_summary"], full=True)
-    assert orchestra.told(result) == {("gold/trace_summary", "a")}
-    result = orchestra.launch(["a"], only=["silver.spans"], full=True)
+def test_only_the_tables_chosen_are_made_and_what_they_need_of_their_tier(deployment: Deployment) -> None:
+    deployment.land("a")
+    deployment.launch(["a"])
+    result = deployment.launch(["a"], only=["gold.trace_summary"], full=True)
+    assert deployment.told(result) == {("gold/trace_summary", "a")}
+    result = deployment.launch(["a"], only=["silver.spans"], full=True)
     # What counts the events goes with the spans: it holds that none was lost.
     names = ("clock_offsets", "rejects", "rule_counts", "spans", "steps")
-    assert orchestra.told(result) == {(f"silver/{name}", "a") for name in names}
+    assert deployment.told(result) == {(f"silver/{name}", "a") for name in names}

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from assets import gold, silver
 from pipelines.cli import main
-from tests.planted import finds
+from tests.support.planted_texts import finds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

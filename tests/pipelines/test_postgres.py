@@ -18,8 +18,8 @@ from lake.places import Place
 from lake.store import Lake
 from pipelines.instance import instance
 from pipelines.settings import settings
-from tests.bringing import bring
-from tests.serving import House
+from tests.support.build_runs import build_runs
+from tests.support.web_interface import House
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +100,7 @@ def test_two_commands_at_once_on_one_lake_keep_their_records_on_the_server(serve
     assert made == [(run_id,) for run_id in RUNS]
     # Every partition is the one that a single process makes, without Dagster and with the same keys.
     alone = Lake(Place.of(tmp_path / "alone"), house.settings.keyring)
-    bring(alone, house.zone, RUNS)
+    build_runs(alone, house.zone, RUNS)
     assert contents(house.lake) == contents(alone)
 
     written = [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -20,7 +20,7 @@ from lake.tables import Kind
 from pipelines import sandbox
 from pipelines.cli import main
 from pipelines.query import parameters
-from tests.pipelines.two_runs import bring_two
+from tests.support.two_runs import bring_two
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from gold import pairs
 from lake.errors import EvidenceRejected, SourceUnavailable
 from pipelines import report
 from silver import runs
-from tests.serving import COMMAND, ROOT
+from tests.support.web_interface import COMMAND, ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

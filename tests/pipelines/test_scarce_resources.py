@@ -18,7 +18,7 @@ from lake.places import reaching
 from lake.scarcity import next_step
 from pipelines import opening
 from pipelines.cli import main
-from tests.serving import COMMAND, ROOT, House
+from tests.support.web_interface import COMMAND, ROOT, House
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,26 +12,26 @@ import dagster as dg
 from assets.catalogue import TABLES
 from pipelines.schedules import nightly
 from silver import spans
-from tests.bringing import bring, record_passed
+from tests.support.build_runs import build_runs, record_passed
 
 if TYPE_CHECKING:
-    from tests.pipelines.orchestra import Orchestra
+    from tests.support.deployment import Deployment
 
 
-def _requests(orchestra: Orchestra) -> list[dg.RunRequest]:
+def _requests(deployment: Deployment) -> list[dg.RunRequest]:
     with dg.build_schedule_context(
-        orchestra.records,
+        deployment.records,
         scheduled_execution_time=datetime(2026, 11, 15, 2, tzinfo=UTC),
-        resources={"workplace": orchestra.workplace},
+        resources={"workplace": deployment.workplace},
     ) as context:
         found: Any = nightly(context)
         return list(found)
 
 
-def test_every_night_stale_runs_are_launched_and_all_runs_compared(lasting: Orchestra) -> None:
+def test_every_night_stale_runs_are_launched_and_all_runs_compared(lasting: Deployment) -> None:
     for run_id in ("a", "b", "c"):
         lasting.land(run_id)
-    bring(lasting.workplace.lake, lasting.workplace.zone, ["b"])
+    build_runs(lasting.workplace.lake, lasting.workplace.zone, ["b"])
     record_passed(lasting.workplace.lake, ["b"])
     *runs, across = _requests(lasting)
     assert [
@@ -49,23 +49,23 @@ def test_every_night_stale_runs_are_launched_and_all_runs_compared(lasting: Orch
     assert len(_requests(lasting)) == 1
 
 
-def test_upkeep_removes_what_no_version_holds_and_no_row(orchestra: Orchestra) -> None:
-    orchestra.land("a")
-    lake, zone = orchestra.workplace.lake, orchestra.workplace.zone
-    bring(lake, zone, ["a"])
-    orphan = orchestra.place / "lake" / "silver" / "spans" / "run_id=a" / "left-by-a-killed-writer.parquet"
+def test_upkeep_removes_what_no_version_holds_and_no_row(deployment: Deployment) -> None:
+    deployment.land("a")
+    lake, zone = deployment.workplace.lake, deployment.workplace.zone
+    build_runs(lake, zone, ["a"])
+    orphan = deployment.place / "lake" / "silver" / "spans" / "run_id=a" / "left-by-a-killed-writer.parquet"
     orphan.write_bytes(b"PAR1")
     before = {name: lake.scan(table).collect() for name, table in TABLES.items()}
     marks = {name: lake.snapshot(table).mark("a") for name, table in TABLES.items()}
-    job = orchestra.definitions.resolve_job_def("maintenance")
-    assert job.execute_in_process(instance=orchestra.records).success
+    job = deployment.definitions.resolve_job_def("maintenance")
+    assert job.execute_in_process(instance=deployment.records).success
     assert orphan.exists(), "a writer may still be at work on it"
     last_week = time.time() - 8 * 24 * 3600
     os.utime(orphan, (last_week, last_week))
-    assert job.execute_in_process(instance=orchestra.records).success
+    assert job.execute_in_process(instance=deployment.records).success
     assert not orphan.exists()
     for name, table in TABLES.items():
         assert lake.scan(table).collect().equals(before[name]), name
         assert lake.snapshot(table).mark("a") == marks[name], "what is fresh stays fresh"
-    log = orchestra.place / "lake" / spans.TABLE.path / "_delta_log"
+    log = deployment.place / "lake" / spans.TABLE.path / "_delta_log"
     assert list(log.glob("*.checkpoint.parquet"))

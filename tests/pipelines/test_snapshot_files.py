@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pipelines.snapshot_repository import (
+from tests.support.snapshot_repository import (
     FOLDER,
     OVERHEAD,
     OVERHEAD_TEXT,

@@ -21,7 +21,7 @@ from pipelines.cli import main
 from pipelines.spark_query import spark_query
 from pipelines.spark_text import looked_at
 from tests.pipelines.test_injection import PAYLOADS
-from tests.pipelines.two_runs import bring_two
+from tests.support.two_runs import bring_two
 
 if TYPE_CHECKING:
     from collections.abc import Callable

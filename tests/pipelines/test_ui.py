@@ -21,9 +21,9 @@ from gold import attested_runs, toll_breakdown
 from lake.identity import MANIFEST
 from pipelines.progress import Watcher
 from pipelines.run import run
-from tests.pipelines.foreign_page import ATTEMPTS, TRY_ALL, serve_elsewhere
-from tests.serving import ROOT, House, Serving, eventually
-from tests.tampered import change
+from tests.support.foreign_page import ATTEMPTS, TRY_ALL, serve_elsewhere
+from tests.support.tampered_tables import change
+from tests.support.web_interface import ROOT, House, Serving, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

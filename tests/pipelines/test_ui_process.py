@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from dagster._core.execution.plan.objects import ErrorSource
 
 from pipelines.cli import main
-from tests.serving import House, Serving, eventually
+from tests.support.web_interface import House, Serving, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,9 +26,9 @@ from lake.store import Lake
 from pipelines.cli import main
 from pipelines.verification import pick_due, verify_lake
 from silver import spans
-from tests.bringing import bring
-from tests.small_runs import OFF, TEE, trace
+from tests.support.build_runs import build_runs
 from tests.support.campaigns import pick_size
+from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from click.testing import Result
 
     from lake.tables import Table
-    from tests.pipelines.orchestra import Orchestra
+    from tests.support.deployment import Deployment
 
 RUNS = ["plain", "tee"]
 
@@ -57,7 +57,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         directory.mkdir(parents=True)
         (directory / "rank0.json").write_bytes(trace(step_us))
         (directory / "run.toml").write_text(manifest)
-    bring(*open_lake(root), RUNS)
+    build_runs(*open_lake(root), RUNS)
     return root
 
 
@@ -187,15 +187,15 @@ def test_every_partition_is_due_on_one_of_any_sixteen_days() -> None:
         assert due.count(True) == 1
 
 
-def test_maintenance_fails_and_says_why_when_a_file_that_is_due_is_damaged(orchestra: Orchestra) -> None:
-    orchestra.land("a")
-    lake = orchestra.workplace.lake
-    bring(lake, orchestra.workplace.zone, ["a"])
-    job = orchestra.definitions.resolve_job_def("maintenance")
+def test_maintenance_fails_and_says_why_when_a_file_that_is_due_is_damaged(deployment: Deployment) -> None:
+    deployment.land("a")
+    lake = deployment.workplace.lake
+    build_runs(lake, deployment.workplace.zone, ["a"])
+    job = deployment.definitions.resolve_job_def("maintenance")
     path = data_files(lake, spans.TABLE)[0]
     flip(path, 8 * (path.stat().st_size // 3))
     everything = {"ops": {"tidy": {"config": {"verify_all": True}}}}
-    result = job.execute_in_process(instance=orchestra.records, run_config=everything, raise_on_error=False)
+    result = job.execute_in_process(instance=deployment.records, run_config=everything, raise_on_error=False)
     assert not result.success
     (failure,) = (event for event in result.all_node_events if event.is_step_failure)
     said = failure.step_failure_data.user_failure_data

@@ -15,7 +15,7 @@ import pytest
 
 from assets.processes import lock_launch, process, queued_launches, tags_of
 from assets.waiting import POOL, claim_pool
-from tests.serving import House
+from tests.support.web_interface import House
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

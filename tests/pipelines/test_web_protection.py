@@ -15,8 +15,8 @@ from websockets.exceptions import InvalidStatus
 from lake.errors import ContractBroken
 from pipelines.settings import settings
 from tests.pipelines.test_ui import BROWSERS, FLAGS, PATIENCE_MS
-from tests.pipelines.web_proxy import NAME, PASSWORD, USER, Proxy, as_authorization, serve_proxy
-from tests.pipelines.web_requests import JSON, Site, as_body, as_mutation, as_path, serve
+from tests.support.web_proxy import NAME, PASSWORD, USER, Proxy, as_authorization, serve_proxy
+from tests.support.web_requests import JSON, Site, as_body, as_mutation, as_path, serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

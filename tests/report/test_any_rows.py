@@ -17,9 +17,9 @@ from report.drawing import specification
 from report.markdown import markdown
 from report.pictures import figure, picture
 from report.terminal import plot
-from tests.report.drawn import SVG, parsed
 from tests.report.test_markdown import cells, strange
 from tests.report.test_pictures import MARKS
+from tests.support.drawn_figures import SVG, parsed
 
 if TYPE_CHECKING:
     from lake.tables import Column, Table

@@ -26,8 +26,8 @@ from gold import (
 from report import literature
 from report.pictures import figure
 from silver import steps
-from tests.report.answers import answers
-from tests.report.drawn import drawn, marks, rows_of, told
+from tests.support.drawn_figures import drawn, marks, rows_of, told
+from tests.support.report_answers import answers
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion

@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 from assets import gold
 from gold import kernel_breakdown, pairs, scaling, step_overhead, toll_breakdown
 from report.markdown import TELLING, markdown, markdown_image
-from tests.report.drawn import rows_of
+from tests.support.drawn_figures import rows_of
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

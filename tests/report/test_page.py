@@ -12,8 +12,8 @@ from playwright.sync_api import expect, sync_playwright
 
 from report.page import page
 from tests.pipelines.test_ui import BROWSERS, FLAGS
-from tests.report.answers import answers
-from tests.serving import ROOT
+from tests.support.report_answers import answers
+from tests.support.web_interface import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

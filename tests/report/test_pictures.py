@@ -10,8 +10,8 @@ from assets import gold
 from gold import kernel_breakdown, pairs, step_energy, step_overhead
 from report.drawing import specification
 from report.pictures import FIGURES, figure, picture
-from tests.report.answers import answers
-from tests.report.drawn import SVG, parsed, rows_of
+from tests.support.drawn_figures import SVG, parsed, rows_of
+from tests.support.report_answers import answers
 
 TABLES = {table.full_name: table for table in gold.TABLES}
 DRAWN = [name for name, rows in answers().items() if rows and name in FIGURES]

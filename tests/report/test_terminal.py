@@ -7,8 +7,8 @@ import pytest
 from assets import gold
 from gold import step_overhead, time_breakdown
 from report.terminal import PLOTTED, plot
-from tests.report.answers import answers
-from tests.report.drawn import rows_of
+from tests.support.drawn_figures import rows_of
+from tests.support.report_answers import answers
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.silver.rows import APART, RUN, Bronze, Silver, apart, conformed
+from tests.support.silver_rows import APART, RUN, Bronze, Silver, apart, conformed
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Bench
+    from tests.support.silver_rows import Bench
 
 
 def pytest_configure(config: pytest.Config) -> None:

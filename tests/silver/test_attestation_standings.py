@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from silver.attestations import POLICY
-from tests.silver.attested import BEGAN, HOUR, LOG, NONCE, PLATFORM, claim, device, overall
+from tests.support.attested_rows import BEGAN, HOUR, LOG, NONCE, PLATFORM, claim, device, overall
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Row, Silver
+    from tests.support.silver_rows import Row, Silver
 
 AGE = POLICY["most_age_hours"] * HOUR
 

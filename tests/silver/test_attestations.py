@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.silver.attested import LOG, claim, device, overall
-from tests.silver.rows import nccl_mode, reading, run, token
+from tests.support.attested_rows import LOG, claim, device, overall
+from tests.support.silver_rows import nccl_mode, reading, run, token
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Silver
+    from tests.support.silver_rows import Silver
 
 CC = run(regime="hopper_spt_cc", cc_mode="on")
 OFF = run(regime="cc_off", cc_mode="off")

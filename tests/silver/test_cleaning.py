@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from silver.cleaning import REJECTED, RULES
-from tests.silver.rows import event, source
+from tests.support.silver_rows import event, source
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Silver
+    from tests.support.silver_rows import Silver
 
 LONGEST = 1 << 48
 LATEST = (1 << 62) - LONGEST

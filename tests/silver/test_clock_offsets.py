@@ -6,10 +6,10 @@ import polars as pl
 import pytest
 
 from silver import clock_offsets
-from tests.silver.rows import Bronze, all_reduce, copy, event, kernel, note, ordered, run, settled, source
+from tests.support.silver_rows import Bronze, all_reduce, copy, event, kernel, note, ordered, run, settled, source
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Bench, Row, Silver
+    from tests.support.silver_rows import Bench, Row, Silver
 
 NOTHING_SHARED = "no synchronising collective is shared with the reference rank"
 CONTRADICTION = "the shared collectives contradict each other: one clock drifts, or they are not the same"

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.silver.rows import all_reduce, call, event, in_turn, kernel, note, run
+from tests.support.silver_rows import all_reduce, call, event, in_turn, kernel, note, run
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Row, Silver
+    from tests.support.silver_rows import Row, Silver
 
 WHAT = ("ordinal", "library", "collective", "mention")
 UNSEEN = "no GPU rows: the call was seen, not the transfer"

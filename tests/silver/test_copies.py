@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.silver.rows import call, copy, event, kernel, run
+from tests.support.silver_rows import call, copy, event, kernel, run
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Row, Silver
+    from tests.support.silver_rows import Row, Silver
 
 DIRECTION = ("direction", "reported_direction", "memory", "is_relabelled")
 UP = "Memcpy DtoD (Managed -> Device)"

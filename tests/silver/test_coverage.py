@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from lake.engines import PolarsEngine
 from silver import spans
 from silver.coverage import covered
-from tests.silver.rows import RUN, rows_of
+from tests.support.silver_rows import RUN, rows_of
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Bench
+    from tests.support.silver_rows import Bench
 
 Interval = tuple[int, int, int]
 

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.silver.rows import all_reduce, call, copy, event, in_turn, kernel, note, run
+from tests.support.silver_rows import all_reduce, call, copy, event, in_turn, kernel, note, run
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Row, Silver
+    from tests.support.silver_rows import Row, Silver
 
 SIZE = ("message_count", "payload_bytes", "size_evidence")
 

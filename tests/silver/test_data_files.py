@@ -21,7 +21,7 @@ from silver.policy import BOUNDARIES, POLICY, SEALERS
 from tests.silver.test_patterns import CALLS, NOTES, ON_GPU, OWN
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Bench
+    from tests.support.silver_rows import Bench
 
 DOCUMENT: dict[str, Any] = tomllib.loads(KINDS_FILE.read_text("utf-8"))
 WORDS = ("direction", "memory", "library", "collective")

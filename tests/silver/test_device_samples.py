@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.silver.rows import logged, reading, run
+from tests.support.silver_rows import logged, reading, run
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Row, Silver
+    from tests.support.silver_rows import Row, Silver
 
 SMI, DCGM = "nvidia_smi", "dcgm"
 S = 1_000_000_000

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.silver.rows import event
+from tests.support.silver_rows import event
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Row, Silver
+    from tests.support.silver_rows import Row, Silver
 
 
 def _copy(**other: Any) -> Row:

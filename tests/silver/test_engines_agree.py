@@ -18,7 +18,7 @@ from assets.chunking import chunks, part_of
 from assets.silver import TABLES
 from lake.engines import DuckDBEngine, PolarsEngine
 from lake.spark import SparkEngine
-from tests.silver.rows import Bronze, Row, apart, conformed, event, run, source, stretch
+from tests.support.silver_rows import Bronze, Row, apart, conformed, event, run, source, stretch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lake.frames import Frame
-    from tests.silver.rows import Bench, Silver
+    from tests.support.silver_rows import Bench, Silver
 
 POLARS, DUCKDB = PolarsEngine(), DuckDBEngine()
 CASES, BATCHES, SPARK_BATCHES = 96, 3, 1

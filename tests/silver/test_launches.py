@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.silver.rows import call, event, kernel, note
+from tests.support.silver_rows import call, event, kernel, note
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Silver
+    from tests.support.silver_rows import Silver
 
 LAUNCH = ("ordinal", "launch_ts_ns", "launch_duration_ns", "is_orphan", "is_before_launch")
 

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from silver import collectives
 from silver.matching import matched
-from tests.silver.rows import RUN, rows_of
+from tests.support.silver_rows import RUN, rows_of
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Bench
+    from tests.support.silver_rows import Bench
 
 
 def _part(case: str, rank: int, ts_ns: int = 1000, **fields: Any) -> dict[str, Any]:

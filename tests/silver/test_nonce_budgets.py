@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from silver import crossings, nonce_budgets
-from tests.silver.rows import RUN, copy, note, ordered, rows_of, run, settled
+from tests.support.silver_rows import RUN, copy, note, ordered, rows_of, run, settled
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Bench, Row, Silver
+    from tests.support.silver_rows import Bench, Row, Silver
 
 LIMIT = 1 << 32
 

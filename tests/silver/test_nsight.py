@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.silver.rows import kernel, nsys, run, source
+from tests.support.silver_rows import kernel, nsys, run, source
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Row, Silver
+    from tests.support.silver_rows import Row, Silver
 
 API, GPU, LAUNCHES = "cuda_api_trace", "cuda_gpu_trace", "cuda_kern_exec_trace"
 CC = run(regime="hopper_spt_cc", cc_mode="on")

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.silver.rows import event
+from tests.support.silver_rows import event
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Row, Silver
+    from tests.support.silver_rows import Row, Silver
 
 # category, name: what a reader of traces would say that it is.
 ON_GPU = {

@@ -20,7 +20,7 @@ from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
 from silver import cleaning, collectives, crossings, rejects, rule_counts, runs, spans, steps
-from tests.bronze.traces import trace
+from tests.support.traces import trace
 
 if TYPE_CHECKING:
     from lake.snapshot import Written

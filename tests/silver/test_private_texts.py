@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from assets import silver
 from lake.engines import engine
 from silver import rejects, spans
-from tests.planted import finds
+from tests.support.planted_texts import finds
 
 if TYPE_CHECKING:
     from lake.store import Lake

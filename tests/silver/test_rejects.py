@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from silver.cleaning import RULES
-from tests.silver.rows import event, source, stretch
+from tests.support.silver_rows import event, source, stretch
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Silver
+    from tests.support.silver_rows import Silver
 
 PLACE = ("level", "source_sha256", "ordinal", "rank", "offset_bytes", "rule", "reason", "label")
 # A reader's own reason may quote what it read: it goes into the label, which is sealed.

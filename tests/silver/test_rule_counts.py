@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.silver.rows import all_reduce, copy, event, kernel, note, run, source
+from tests.support.silver_rows import all_reduce, copy, event, kernel, note, run, source
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Silver
+    from tests.support.silver_rows import Silver
 
 COUNT = ("source_sha256", "rank", "effect", "rule", "events_count")
 

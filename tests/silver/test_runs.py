@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bronze.manifest import CLAIMS
-from tests.silver.rows import copy, event, kernel, note, run
+from tests.support.silver_rows import copy, event, kernel, note, run
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Row, Silver
+    from tests.support.silver_rows import Row, Silver
 
 VERDICT = ("agreement", "contradictions")
 PINNED = copy("Memcpy HtoD (Pinned -> Device)", 1000, 10, payload_bytes=64)

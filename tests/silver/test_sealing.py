@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.silver.rows import all_reduce, copy, event, kernel, note, run
+from tests.support.silver_rows import all_reduce, copy, event, kernel, note, run
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Row, Silver
+    from tests.support.silver_rows import Row, Silver
 
 SEALED = ("boundary", "must_seal", "sealed_by", "seal_evidence", "violation")
 PLAIN = "yet it crossed in plaintext: no seal was recorded"

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.silver.rows import event, note, run
+from tests.support.silver_rows import event, note, run
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Silver
+    from tests.support.silver_rows import Silver
 
 PLACE = ("step_number", "step_ordinal", "ts_ns", "duration_ns")
 

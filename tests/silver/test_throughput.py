@@ -7,10 +7,10 @@ import pytest
 from bronze import runs as claimed
 from bronze import source_files, training_log
 from silver.throughput import TABLE, conform
-from tests.silver.rows import RUN, logged, ordered, rows_of, run, settled, source
+from tests.support.silver_rows import RUN, logged, ordered, rows_of, run, settled, source
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Bench, Row, Silver
+    from tests.support.silver_rows import Bench, Row, Silver
 
 S = 1_000_000_000
 

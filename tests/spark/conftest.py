@@ -10,7 +10,7 @@ from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.places import Place
 from pipelines.demo import land_samples
-from tests.spark.bench import Bench
+from tests.support.spark_lakes import Bench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from assets.relations import RELATIONS
 from benchmarks.measuring import ROOT
 from benchmarks.standalone import environment
-from tests.spark.bench import PATIENCE_S, of
+from tests.support.spark_lakes import PATIENCE_S, of
 
 if TYPE_CHECKING:
     from benchmarks.standalone import Cluster
-    from tests.spark.bench import Bench
+    from tests.support.spark_lakes import Bench
 
 Variables = Mapping[str, str]
 RELATED = {relation.name for relation in RELATIONS}
 
 
 def test_executors_run_the_wheel_that_was_sent_to_them(connect: Variables, standalone: Cluster) -> None:
-    words = [sys.executable, "-m", "tests.spark.asking", "4"]
+    words = [sys.executable, "-m", "tests.support.spark_asking", "4"]
     told = subprocess.run(words, cwd=ROOT, env=environment(**connect), check=True, stdout=subprocess.PIPE)
     answers = json.loads(told.stdout)
     assert [number for number, _, _ in answers] == ["0", "1", "2", "3"]
@@ -46,7 +46,7 @@ def test_great_expectations_look_through_spark_connect_and_find_what_duckdb_find
     bench: Bench, connect: Variables
 ) -> None:
     # One with sealed columns, one of few rows, one without a file.
-    words = [sys.executable, "-m", "tests.spark.holding", bench.recordings[0]]
+    words = [sys.executable, "-m", "tests.support.spark_checking", bench.recordings[0]]
     words += ["silver.spans", "silver.steps", "bronze.copy_rates"]
     lake = {"TEETOTAL_LAKE": str(bench.home / "polars" / "lake")}
     told = subprocess.run(words, cwd=ROOT, env=environment(**connect, **lake), check=True, stdout=subprocess.PIPE)

@@ -5,11 +5,11 @@ import shutil
 import signal
 from typing import TYPE_CHECKING
 
-from tests.spark.bench import of
+from tests.support.spark_lakes import of
 
 if TYPE_CHECKING:
     from benchmarks.standalone import Cluster, Environment
-    from tests.spark.bench import Bench
+    from tests.support.spark_lakes import Bench
 
 
 def test_a_driver_that_is_killed_leaves_the_lake_as_it_was_and_the_next_run_repairs_it(

@@ -12,7 +12,7 @@ from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
 from pipelines.demo import land_samples
-from tests.bringing import bring
+from tests.support.build_runs import build_runs
 
 ROOT = Path(__file__).parent.parent.parent
 _CACHE = ROOT / ".cache" / "recorded-lake"
@@ -31,7 +31,7 @@ def open_recorded_lake() -> Lake:
             for older in _CACHE.glob("*/"):
                 shutil.rmtree(older)
             zone = LandingZone(Place.of(home / "landing"))
-            bring(lake, zone, land_samples(zone))
+            build_runs(lake, zone, land_samples(zone))
             (home / "complete").write_text(_list_files(lake), "utf-8")
     return lake
 

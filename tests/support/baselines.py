@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gold import time_breakdown
 from gold.pairs import Pair
 from gold.time_breakdown import PARTS
-from tests.silver.rows import rows_of
+from tests.support.silver_rows import rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

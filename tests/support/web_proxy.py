@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.serving import ROOT, eventually
+from tests.support.web_interface import ROOT, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a kill campaign runs in a process of its own: `python -m tests.assets.killed_launches`, a launch a line.
+"""What a kill campaign runs in a process of its own: `python -m tests.support.killed_launches`, a launch a line.
 
 Every launch is a fork of this process, which has imported everything and started no thread: a kill costs no start. A
 launch does what `teetotal run` does, without Dagster and its records: it assesses, makes what is stale, and records the
@@ -26,7 +26,7 @@ from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
-from tests.bringing import record_passed
+from tests.support.build_runs import record_passed
 
 if TYPE_CHECKING:
     from lake.snapshot import Written
@@ -86,7 +86,7 @@ class Launcher:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.assets.killed_launches"],
+            [sys.executable, "-m", "tests.support.killed_launches"],
             cwd=ROOT,
             text=True,
             stdin=subprocess.PIPE,

@@ -23,7 +23,7 @@ from pipelines.settings import settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 SAMPLES = ROOT / "samples"
 COMMAND = (sys.executable, "-c", "from pipelines.cli import main; main()")
 _PATIENCE_S = 240.0

@@ -17,7 +17,7 @@ from pipelines.definitions import build, workplace
 from pipelines.jobs import limited
 from pipelines.partitions import range_tags, register
 from pipelines.settings import settings
-from tests.small_runs import OFF, trace
+from tests.support.small_runs import OFF, trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ _SILENT = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 @dataclass
-class Orchestra:
+class Deployment:
     """What a deployment has, and what a test wants to know of it."""
 
     place: Path

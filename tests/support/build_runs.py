@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lake.tables import Table
 
 
-def bring(
+def build_runs(
     lake: Lake,
     zone: LandingZone,
     run_ids: Sequence[str],

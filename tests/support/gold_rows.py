@@ -18,7 +18,7 @@ from silver import (
     steps,
     throughput,
 )
-from tests.silver.rows import RUN, ordered, rows_of, settled
+from tests.support.silver_rows import RUN, ordered, rows_of, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lake.frames import Frame
     from lake.tables import Table
-    from tests.silver.rows import Bench
+    from tests.support.silver_rows import Bench
 
 SILVER = (
     clock_offsets,

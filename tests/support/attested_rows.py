@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.silver.rows import logged, run, token
+from tests.support.silver_rows import logged, run, token
 
 if TYPE_CHECKING:
-    from tests.silver.rows import Row
+    from tests.support.silver_rows import Row
 
 HOUR = 3600 * 10**9
 BEGAN = 1_750_000_000 * 10**9

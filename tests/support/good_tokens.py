@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.bronze.tokens import digest_of
+from tests.support.tokens import digest_of
 
 if TYPE_CHECKING:
-    from tests.bronze.tokens import Signer
+    from tests.support.tokens import Signer
 
 NONCE = "4d6e0c49321d22daa9bd7fc2205e381f9506c20e77dd5082ecf5e124ec0f4618"
 UEID = "478176379286082186618948445787393647364802107249"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from tests.collector.meddling import Frame
+    from tests.support.tampered_links import Frame
 
 ROOT = Path(__file__).parent.parent.parent
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -40,7 +40,7 @@ def spawned(
     scenario: str, world: int, folder: Path, timeout_s: float = 200, **environment: str
 ) -> list[dict[str, Any]]:
     """Run a scenario on `world` processes; give what each rank saw. A rank that left nothing gives its exit status."""
-    python = [sys.executable, "-m", "tests.collector.ranks", scenario]
+    python = [sys.executable, "-m", "tests.support.ranks", scenario]
     settings = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -167,7 +167,7 @@ def faults(rank: int, world: int, folder: Path) -> dict[str, Any]:
     import torch.distributed as dist
 
     from collector import RingBroken, SealedRing
-    from tests.collector.meddling import Meddler
+    from tests.support.tampered_links import Meddler
 
     seen = {}
     for name, (meddle, settings) in _meddlings().items():

@@ -20,7 +20,7 @@ from gold import (
     trace_summary,
 )
 from silver import nonce_budgets, rejects, rule_counts, runs
-from tests.report.drawn import rows_of
+from tests.support.drawn_figures import rows_of
 
 if TYPE_CHECKING:
     from lake.tables import Table

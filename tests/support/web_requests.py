@@ -18,7 +18,7 @@ from websockets.typing import Origin, Subprotocol
 
 from pipelines.hosts import HOST
 from pipelines.web_server import GuardedWebserver
-from tests.serving import eventually
+from tests.support.web_interface import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What tests run in a process of its own: `python -m tests.lake.processes <job> <arguments>`."""
+"""What tests run in a process of its own: `python -m tests.support.processes <job> <arguments>`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.places import Place
 from lake.store import Lake
-from tests.lake.specimens import READINGS, VISITS, readings
+from tests.support.sample_tables import READINGS, VISITS, readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent.parent
 def start(job: str, *arguments: str, options: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
     """Start a job in a new process; storage options are handed over as its first argument."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.lake.processes", job, json.dumps(dict(options or {})), *arguments],
+        [sys.executable, "-m", "tests.support.processes", job, json.dumps(dict(options or {})), *arguments],
         cwd=ROOT,
         text=True,
         stdin=subprocess.PIPE,
