@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 65_536
 _PATTERNS = set("*?[]{}%#=")
-# Delta reads the statistics of the first 32 columns alone unless told otherwise; an indexed column may stand anywhere.
-_CONFIGURATION = {"delta.checkpointInterval": "20", "delta.dataSkippingNumIndexedCols": "-1"}
+_CONFIGURATION = {"delta.checkpointInterval": "20", "delta.dataSkippingNumIndexedCols": "-1"}  # default: the first 32
 
 
 class Lake:
