@@ -15,7 +15,6 @@ from pipelines.failures import FAILED, INTERRUPTED, require_resources, tell_fail
 from pipelines.key_commands import keys
 from pipelines.snapshot_commands import snapshots
 from pipelines.verify_command import verify
-from report.terminal_text import make_printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,6 +130,7 @@ def status(chosen: Settings) -> None:
     from lake.landing_zone import LandingZone
     from pipelines import show
     from pipelines import status as states
+    from report.terminal_text import make_printable
 
     found = states.status(opening.lake(chosen), LandingZone(chosen.landing), loaded(chosen.attestation_keys))
     if not found.lines and not found.notes:

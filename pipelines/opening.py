@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from report.terminal_text import make_printable
-
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -24,6 +22,8 @@ def lake(chosen: Settings) -> Lake:
 
 def say(text: str, *, err: bool = False) -> None:
     """Write one line to the terminal; what would steer it (in a name, a path, a reason) is shown as its escape."""
+    from report.terminal_text import make_printable
+
     click.echo(make_printable(text), err=err)
 
 
