@@ -8,11 +8,9 @@ import sys
 import traceback
 from contextlib import suppress
 
-import click
-
 from lake.errors import ContractBroken, EvidenceRejected, LakeError
 from lake.scarcity import next_step, require_address_space
-from report.terminal_text import make_printable
+from pipelines import opening
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -44,7 +42,7 @@ def tell_failure(error: BaseException) -> int:
     _drop_output()
     if _is_traced():
         traceback.print_exception(error)
-    click.echo(make_printable(f"teetotal: {_describe(error)}"), err=True)
+    opening.say(f"teetotal: {_describe(error)}", err=True)
     return WRONG_USAGE if isinstance(error, EvidenceRejected) else FAILED
 
 
