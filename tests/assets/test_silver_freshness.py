@@ -24,6 +24,7 @@ from lake.keyring import KeyringFile
 from lake.places import Place
 from lake.store import Lake
 from silver import crossings, rule_counts, runs, spans, steps
+from tests.support.campaigns import pick_size
 from tests.support.sample_tables import digests, files_under
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 RUN = "run-1"
-KILLS = 1 + len(silver.TABLES)
+KILLED_AFTER = (claimed.TABLE, *silver.TABLES)
+KILLS = pick_size(3, 40 * len(KILLED_AFTER))
 OFF, SEALED = 'regime = "cc_off"\n', 'regime = "sw_per_hop_aesgcm"\n'
 
 
@@ -221,7 +223,7 @@ def kill_after(process: subprocess.Popen[bytes], lake: Lake, table: Table, secon
     return process.returncode != 0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(pick_size(300, 14_400))
 def test_killed_at_any_moment_a_run_leaves_every_table_old_or_new_and_a_clean_run_mends_it(
     land_files: LandFiles, tmp_path: Path
 ) -> None:
@@ -241,7 +243,7 @@ def test_killed_at_any_moment_a_run_leaves_every_table_old_or_new_and_a_clean_ru
     killed, between = 0, 0
     for place in range(KILLS):
         land_files.write(contents[place % 2])
-        table = (claimed.TABLE, *silver.TABLES)[place]
+        table = KILLED_AFTER[place * len(KILLED_AFTER) // KILLS]
         killed += kill_after(start(lake, zone), lake, table, chance.uniform(0, 0.05))
         found = digests(lake, RUN, silver.TABLES)
         assert all(found[name] in {empty[name], whole[0][name], whole[1][name]} for name in found)

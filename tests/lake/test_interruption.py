@@ -17,6 +17,7 @@ from bronze import runs, source_files, trace_events
 from bronze.limits import Limits
 from lake.places import Place
 from lake.store import Lake
+from tests.support.campaigns import pick_size
 from tests.support.processes import finish, start
 from tests.support.sample_tables import digests, trace
 
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
     from lake.landing_zone import LandingZone
     from tests.conftest import LandFiles
 
-EVENTS = 20_000
-KILLS, ANYWHERE = 25, 13
+EVENTS = 8_000
 RUN = "run-1"
 BRONZE = [table for table in TABLES.values() if table.tier == "bronze"]
+# Kills all over a run, and at the commit of each of its tables.
+ANYWHERE, AT_COMMITS = pick_size(3, 500), pick_size(len(BRONZE), 500)
+KILLS = ANYWHERE + AT_COMMITS
 
 
 def seconds_of_a_whole_run(lake: Lake, zone: LandingZone) -> float:
@@ -47,9 +50,9 @@ class Moment:
 
 
 def moments(duration: float, chance: random.Random) -> list[Moment]:
-    """Moments all over a run, and as many again in the little time in which its tables are committed."""
+    """Moments all over a run, and at least one at the commit of each of its tables."""
     anywhere = [Moment(duration * (place + chance.random()) / ANYWHERE) for place in range(ANYWHERE)]
-    commits = [Moment(chance.uniform(0, 0.03), 1 + place % len(BRONZE)) for place in range(KILLS - ANYWHERE)]
+    commits = [Moment(chance.uniform(0, 0.03), 1 + place % len(BRONZE)) for place in range(AT_COMMITS)]
     return chance.sample(anywhere + commits, KILLS)
 
 
@@ -68,7 +71,7 @@ def kill_at(moment: Moment, lake: Lake, zone: LandingZone) -> bool:
     return process.returncode != 0
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(pick_size(300, 14_400))
 def test_killed_at_any_moment_a_run_leaves_the_old_content_or_the_new_and_a_clean_run_mends_it(
     land_files: LandFiles, tmp_path: Path
 ) -> None:

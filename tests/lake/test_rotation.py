@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import signal
 import subprocess
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from lake.keyring import KeyringFile
 from lake.places import Place
 from lake.store import Lake
 from pipelines.keys import reseal
+from tests.support.campaigns import pick_size
 from tests.support.planted_texts import finds
 from tests.support.processes import start
 from tests.support.sample_tables import (
@@ -128,7 +130,7 @@ def test_a_writer_that_is_faster_is_not_undone(
     def overtaken(*arguments: object, **named: object) -> object:
         monkeypatch.undo()
         rival = Lake(lake.place, keyring)
-        monkeypatch.setattr("lake.staging._lock", lambda *_: None)
+        monkeypatch.setattr("lake.staging.hold_lock", lambda *_: nullcontext())
         rival.replace(VISITS, "a", newer, SECOND)
         return commit(*arguments, **named)  # type: ignore[arg-type]
 
@@ -198,14 +200,14 @@ def big(run_id: str) -> pa.Table:
     return visits(run_id, [f"{NOTE} {place}" for place in range(ROWS)])
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(pick_size(300, 14_400))
 def test_killed_at_any_moment_a_rotation_loses_nothing_and_can_be_finished(
     lake: Lake, keyring: KeyringFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for run_id in RUNS:
         lake.replace(VISITS, run_id, big(run_id), FIRST, seen=SECOND)
     chance = random.Random(8)
-    moments = [Moment(1 + place % len(RUNS), chance.uniform(0, 0.08)) for place in range(8)]
+    moments = [Moment(1 + place % len(RUNS), chance.uniform(0, 0.08)) for place in range(pick_size(8, 320))]
     killed, mixed = 0, 0
     for moment in moments:
         killed += kill_at(moment, lake, keyring)
