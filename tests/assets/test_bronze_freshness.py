@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from lake.landing_zone import LandingZone
     from tests.conftest import LandFiles
 
 RUN = "run-1"
@@ -157,19 +156,11 @@ def test_other_runs_stay_as_they_are(land_files: LandFiles) -> None:
     assert digests(land_files.lake, "other", BRONZE) == before
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        pytest.param(lambda lake, zone, run_id: fresh_runs(lake, zone, [run_id]), id="whether it is fresh"),
-        pytest.param(lambda lake, zone, run_id: materialise(lake, zone, run_id, Limits()), id="to land it"),
-    ],
-)
-def test_a_run_that_is_not_there_is_refused_with_the_runs_that_are(
-    land_files: LandFiles, ask: Callable[[Lake, LandingZone, str], object]
-) -> None:
+def test_a_run_that_is_not_there_is_refused_with_the_runs_that_are(land_files: LandFiles) -> None:
     land_files(FILES)
+    assert fresh_runs(land_files.lake, land_files.zone, [RUN, "nobody"]) == {RUN}
     with pytest.raises(EvidenceRejected, match=r"nobody .*complete runs here: run-1"):
-        ask(land_files.lake, land_files.zone, "nobody")
+        materialise(land_files.lake, land_files.zone, "nobody", Limits())
     assert land_files.lake.snapshot(runs.TABLE).run_ids == [RUN]
 
 

@@ -13,7 +13,7 @@ from assets.catalogue import TABLES, table
 from assets.expectations import hold, rules
 from assets.rules import Must
 from lake.cluster import Cluster
-from lake.errors import SourceUnavailable
+from lake.errors import DataDamaged, SourceUnavailable
 from tests.support.campaigns import is_soak
 from tests.support.tampered_tables import change, copied, put
 
@@ -204,10 +204,19 @@ def test_a_missing_column_is_a_broken_check_and_no_error(tampered: Lake) -> None
     assert ours[0].reason == "a data file does not have all declared columns"
 
 
-def test_a_file_that_is_gone_is_worth_another_try(tampered: Lake) -> None:
+def test_a_file_that_is_gone_is_named_by_both_engines(tampered: Lake) -> None:
     steps = table("silver.steps")
     Path(tampered.files(steps, [RUN])[0]).unlink()
-    with pytest.raises(SourceUnavailable, match=r"^silver.steps could not be checked on Spark: AnalysisException \("):
+    for spark in (None, Cluster()):
+        with pytest.raises(DataDamaged, match=rf"^silver.steps, run {RUN}: data file \S+ is missing \("):
+            hold(tampered, steps, [RUN], spark=spark)
+
+
+def test_a_file_that_spark_cannot_read_is_worth_another_try(tampered: Lake) -> None:
+    steps = table("silver.steps")
+    path = Path(tampered.files(steps, [RUN])[0])
+    path.write_bytes(b"\0" * path.stat().st_size)
+    with pytest.raises(SourceUnavailable, match=r"^silver.steps could not be checked on Spark: \w+ \("):
         hold(tampered, steps, [RUN], spark=Cluster())
 
 
