@@ -105,7 +105,7 @@ def hold(
             columns = backend.read(lake, table, run_ids)
         except ContractBroken as error:  # the log, or a data file, lacks a declared column
             return _unreadable(table, error, backend.name)
-        except duckdb.IOException as error:
+        except (duckdb.IOException, duckdb.InvalidInputException) as error:
             raise _unchecked(table, str(error)) from error
         declared = rules(table)
         others = list_column_differences(columns, declared[0])

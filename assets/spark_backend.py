@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -71,17 +72,14 @@ class SparkBackend:
     def __init__(self, session: SparkSession) -> None:
         self._session = session
         self.rows: DataFrame | None = None
+        self._table = ""
 
     def read(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> list[dict[str, str]]:
         """Select the files of some runs, with the kinds that the files have, not those they should have."""
-        try:
+        self._table = table.full_name
+        with self._reading():
             self.rows = self._found(lake, table, run_ids)
-        except PySparkException as error:
-            raise SourceUnavailable(
-                f"{table.full_name} could not be checked on Spark: {type(error).__name__}",
-                "check that Spark can read the files of the lake; if the lake has just changed, check again",
-            ) from error
-        return list_columns(self.rows.schema)
+            return list_columns(self.rows.schema)
 
     def _found(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> DataFrame:
         rows: DataFrame = SparkEngine(self._session).read(lake, table, run_ids).to_native()
@@ -100,7 +98,19 @@ class SparkBackend:
     def count(self, rules: Sequence[Rule]) -> Counts:
         """Count the selected rows."""
         rows: Any = self.rows
-        return count_violations(rows, rules)
+        with self._reading():
+            return count_violations(rows, rules)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn what Spark says of files that it cannot read into one line."""
+        try:
+            yield
+        except (PySparkException, pa.ArrowInvalid) as error:
+            raise SourceUnavailable(
+                f"{self._table} could not be checked on Spark: {type(error).__name__}",
+                "check that Spark can read the files of the lake; if the lake has just changed, check again",
+            ) from error
 
     def samples(self, rule: Rule, names: Sequence[str], most: int) -> list[dict[str, Any]]:
         """Some rows that violate a rule, by these columns."""
