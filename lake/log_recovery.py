@@ -114,7 +114,11 @@ def _is_cut(path: Path, *, is_last: bool) -> bool:
 def _look_at(path: Path, _size: int, _mtime_ns: int) -> bytes | None:
     """The last line of an entry; none where it was cut. An entry never changes, so one look is enough."""
     data = path.read_bytes().rstrip()
-    return None if b"\0" in data or not data.endswith(b"}") else data.rpartition(b"\n")[2]
+    if not data or b"\0" in data:
+        return None
+    if not data.startswith(b"{"):
+        return b"{}"  # no commit begins so: other bytes are not what a power cut leaves
+    return data.rpartition(b"\n")[2] if data.endswith(b"}") else None
 
 
 def _is_json(path: Path) -> bool:

@@ -208,8 +208,9 @@ class Lake:
         ).select(*table.column_names)
 
     def dataset(self, table: Table) -> Dataset:
-        """The same rows for an engine that may open no file by itself."""
-        return dataset(table, self._paths(table, None), self.root(table))
+        """The same rows for an engine that may open no file by itself; a damaged one is an error when it is read."""
+        sizes = self.snapshot(table).sizes
+        return dataset(table, sorted(path for files in sizes.values() for path in files), self.root(table))
 
     def batches(
         self, table: Table, run_id: str, columns: Sequence[str], **values: int | str
