@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 import narwhals as nw
+import polars as pl
+import pytest
 
+from lake.engines import PolarsEngine
+from lake.spark import SparkEngine
 from silver import (
     clock_offsets,
     collectives,
@@ -21,9 +26,9 @@ from silver import (
 from tests.support.silver_rows import RUN, ordered, rows_of, settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    import polars as pl
+    from pyspark.sql import SparkSession
 
     from lake.frames import Frame
     from lake.tables import Table
@@ -66,8 +71,75 @@ class InSlices:
 
 def answered(bench: Bench, answer: Answer, **rows: Rows) -> pl.DataFrame:
     """What a module of gold makes of rows of silver, named as its arguments are, in the order of its key."""
-    frames = {name: bench.wrap(rows_of(TABLES[name], _told(TABLES[name], literal))) for name, literal in rows.items()}
+    told = {name: _told(TABLES[name], literal) for name, literal in rows.items()}
+    if isinstance(bench, BatchedSpark):
+        return bench.answer(answer, told)
+    if isinstance(bench, Recorder):
+        bench.cases.setdefault(id(answer), []).append(told)
+        bench = bench.engine
+    return _measure(bench, answer, told)
+
+
+def _measure(bench: Bench, answer: Answer, rows: dict[str, Rows]) -> pl.DataFrame:
+    frames = {name: bench.wrap(rows_of(TABLES[name], literal)) for name, literal in rows.items()}
     return ordered(answer.TABLE, settled(bench, answer.measure(**frames), answer.TABLE))
+
+
+Cases = dict[int, list[dict[str, Rows]]]
+
+
+class Recorder:
+    """Stands for an engine in a test that is run only to learn which rows it will ask about: Polars answers it."""
+
+    def __init__(self) -> None:
+        self.engine = PolarsEngine()
+        self.cases: Cases = {}
+
+
+def record_cases(items: Iterable[pytest.Item]) -> Cases:
+    """The rows that tests of gold will ask Spark about, by the answer that they ask for."""
+    recorder = Recorder()
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if isinstance(item, pytest.Function) and parameters.get("engine") == "spark":
+            arguments = {name: parameters[name] for name in item.fixturenames if name in parameters}
+            # A test that needs more than parameters, or an engine as such, is planned by itself.
+            with suppress(Exception):
+                item.obj(**{**arguments, "engine": recorder})
+    return recorder.cases
+
+
+class BatchedSpark(SparkEngine):
+    """Spark that answers from one query per answer, over the rows of all tests, each as a run of its own."""
+
+    def __init__(self, session: SparkSession, cases: Cases) -> None:
+        super().__init__(session)
+        self._cases = cases
+        self._answers: dict[int, pl.DataFrame] = {}
+
+    def answer(self, answer: Answer, rows: dict[str, Rows]) -> pl.DataFrame:
+        """What Spark makes of the rows of one test, under the run that the test names."""
+        cases = self._cases.get(id(answer), [])
+        if rows not in cases or any(row["run_id"] != RUN for literal in rows.values() for row in literal):
+            return _measure(self, answer, rows)
+        if id(answer) not in self._answers:
+            self._answers[id(answer)] = _measure(self, answer, _join(cases))
+        own = self._answers[id(answer)].filter(pl.col("run_id") == _name(cases.index(rows)))
+        return own.with_columns(run_id=pl.lit(RUN))
+
+
+def _join(cases: list[dict[str, Rows]]) -> dict[str, Rows]:
+    """The rows of all cases, each case a run; one that names runs itself is left out."""
+    joined: dict[str, Rows] = {name: [] for name in cases[0]}
+    for place, case in enumerate(cases):
+        if all(row["run_id"] == RUN for literal in case.values() for row in literal):
+            for name, literal in case.items():
+                joined[name] += [{**row, "run_id": _name(place)} for row in literal]
+    return joined
+
+
+def _name(place: int) -> str:
+    return f"case-{place}"
 
 
 def _told(table: Table, rows: Rows) -> Rows:
