@@ -163,7 +163,7 @@ def test_status_tells_no_secret_but_the_names_of_files_as_bronze_has_them(said: 
     assert told.exit_code == 0
     assert set(leaks(told, "table", *SECRETS)) <= {FILE, TRACE_FILE}
     assert REFUSED not in told.output
-    assert "1 rejected: A negative duration is a clock fault" in told.output
+    assert "2 rejected: A negative duration is a clock fault" in told.output
 
 
 def test_reveal_gives_every_secret_back(said: Said) -> None:
