@@ -125,7 +125,7 @@ def test_a_missing_or_truncated_file_is_noticed_without_reading_and_an_ordinary_
     damage(path)
     assert stale_runs(lake, zone) == set(RUNS) - {"tee"}
     told = teetotal(root, "status").stdout
-    assert [line.split()[1] for line in told.splitlines()[1:3]] == ["stale", "fresh"]
+    assert [line.split()[1] for line in told.splitlines()[1:3]] == ["stale", "unchecked"]
     assert f"silver.spans, run plain: run_id=plain/rank=0/{path.name} " in told
     assert "`teetotal run plain` builds it again" in told
     shown = teetotal(root, "show", "silver.spans")
