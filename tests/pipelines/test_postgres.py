@@ -85,8 +85,8 @@ def test_two_commands_at_once_on_one_lake_keep_their_records_on_the_server(serve
     house = House(tmp_path, TEETOTAL_POSTGRES_URL=server)
     for run_id in RUNS:
         house.land(run_id)
-    commands = [house.start("run", run_id) for run_id in RUNS]
-    said = [command.communicate(timeout=240)[0] for command in commands]
+    commands = [house.start("run", "--no-check", run_id) for run_id in RUNS]
+    said = [command.communicate(timeout=480)[0] for command in commands]
     assert [command.returncode for command in commands] == [0, 0], said
 
     launched = asked(server, "SELECT pipeline_name, status, count(*) FROM runs GROUP BY 1, 2 ORDER BY 1")
@@ -129,7 +129,7 @@ def test_a_server_that_refuses_is_told_without_the_password(server: str, tmp_pat
     house = House(tmp_path, TEETOTAL_POSTGRES_URL=server.replace("postgres:", "nobody:", 1))
     house.land(RUNS[0])
     command = house.start("run")
-    said, _ = command.communicate(timeout=240)
+    said, _ = command.communicate(timeout=480)
     assert command.returncode == 1
     assert not is_told(said.encode())
     assert "Traceback" not in said
