@@ -16,7 +16,7 @@ import pytest
 from lake.places import Place
 from lake.store import Lake
 from lake.verification import verify_table
-from tests.support.campaigns import is_soak, pick_size
+from tests.support.campaigns import pick_size
 from tests.support.sample_tables import CELLS, FIRST, READINGS, readings
 
 if TYPE_CHECKING:
@@ -275,14 +275,23 @@ def disk(image: Path, mounted: Path) -> Iterator[Path]:
         run("umount", mounted)
 
 
-@pytest.mark.skipif(not is_soak() or os.geteuid() != 0, reason="mounts a disk: only in a soak, and only as root")
+def may_mount(folder: Path) -> bool:
+    """Whether this process may mount: not without root, and not in most containers."""
+    mounting = subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=False, capture_output=True)  # noqa: S607 - of the system
+    if mounting.returncode == 0:
+        run("umount", folder)
+    return mounting.returncode == 0
+
+
 def test_power_cuts_lose_nothing_that_was_reported(tmp_path: Path) -> None:
     """A copy of a disk's backing file while it is mounted is what a power cut leaves: what was not synced is not there.
 
     Each cut is taken right after a commit returned. The copy is mounted, its journal is replayed, and every run that
     was reported by then must be there, whole; then the lake must go on.
     """
-    image, cuts = tmp_path / "disk.img", pick_size(9, 60)
+    if not may_mount(tmp_path):
+        pytest.skip("nobody may mount a disk here; the order of the syncs is tested above")
+    image, cuts = tmp_path / "disk.img", pick_size(3, 60)
     with image.open("wb") as file:
         file.truncate(128 << 20)
     run("mkfs.ext4", "-q", image)
