@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 VIEW = "checked"
 
 
-def count_violations(execute: Callable[[sa.Select[Any]], sa.Result[Any]], rules: Sequence[Rule]) -> Counts:
+def count_violations(fetch: Callable[[sa.Select[Any]], sa.Result[Any]], rules: Sequence[Rule]) -> Counts:
     """Count all rules on single rows in one query; a unique key needs a query of its own."""
     single = [rule for rule in rules if rule.must not in {Must.BE_DECLARED, Must.BE_UNIQUE}]
     asked = (sa.func.count(), *(sa.func.count().filter(_is_violated(rule)) for rule in single))
@@ -31,11 +31,11 @@ def count_violations(execute: Callable[[sa.Select[Any]], sa.Result[Any]], rules:
     labelled = [count.label(f"count_{place}") for place, count in enumerate(asked)]
     columns: list[sa.ColumnElement[Any]] = list(labelled)
     query: sa.Select[Any] = sa.select(*columns).select_from(sa.table(VIEW))
-    rows, *counts = (int(count) for count in execute(query).one())
+    rows, *counts = (int(count) for count in fetch(query).one())
     found = dict(zip((rule.name for rule in single), counts, strict=True))
     for rule in rules:
         if rule.must is Must.BE_UNIQUE:
-            found[rule.name] = int(execute(_count_shared_keys(rule.columns)).scalar() or 0)
+            found[rule.name] = int(fetch(_count_shared_keys(rule.columns)).scalar() or 0)
     return Counts(rows, found)
 
 
@@ -88,7 +88,7 @@ class DuckDBBackend:
 
     def count(self, rules: Sequence[Rule]) -> Counts:
         """Count what the view shows."""
-        return count_violations(self._execute, rules)
+        return count_violations(self._fetch, rules)
 
     def samples(self, rule: Rule, names: Sequence[str], most: int) -> list[dict[str, Any]]:
         """Some rows that violate a rule, by these columns."""
@@ -99,9 +99,9 @@ class DuckDBBackend:
             rows = rows.having(sa.func.count() > 1)
         else:
             rows = rows.where(_is_violated(rule))
-        return [dict(row) for row in self._execute(rows).mappings()]
+        return [dict(row) for row in self._fetch(rows).mappings()]
 
-    def _execute(self, query: sa.Select[Any]) -> sa.Result[Any]:
+    def _fetch(self, query: sa.Select[Any]) -> sa.Result[Any]:
         try:
             with self._engine.connect() as session:
                 return session.execute(query)

@@ -149,4 +149,4 @@ def test_a_run_whose_rows_cannot_be_read_fails_its_check_alone(place: Workplace)
     checking = Checking(place, {spec.key for spec in check_specs([runs.TABLE])})
     broken = checking.hold([runs.TABLE], ["good", "ill"])
     assert set(broken) == {"ill"}
-    assert "bronze.runs could not be checked" in str(broken["ill"])
+    assert "bronze.runs, run ill: data file" in str(broken["ill"])

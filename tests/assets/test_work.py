@@ -15,6 +15,7 @@ from benchmarks.measuring import ROOT, tiers
 from bronze import trace_events
 from gold import pairs
 from lake.engines import PolarsEngine
+from lake.errors import DataDamaged
 from lake.landing_zone import LandingZone
 from lake.store import Lake
 from pipelines.settings import settings
@@ -139,5 +140,5 @@ def test_one_more_run_and_its_pair_read_no_file_of_other_runs(tmp_path: Path) ->
     build_runs(made.lake, made.zone, ["one-more"])
     (pair,) = made.lake.scan(pairs.TABLE, ["one-more"]).collect().to_dicts()
     assert pair["baseline_run_id"] == "twin"
-    with pytest.raises(FileNotFoundError):  # the others are really gone
+    with pytest.raises(DataDamaged, match="is missing"):  # the others are really gone
         made.lake.scan(spans.TABLE, others).collect()

@@ -25,7 +25,7 @@ _OVERALL = {
     "eat_nonce": "00ff",
     "iat": 1700000000,
     "nbf": 1699999999.5,
-    "exp": 4881600000,
+    "exp": 4102444800,
     "jti": "t-1",
 }
 _DEVICE = {
@@ -83,7 +83,7 @@ def test_a_bundle_has_a_row_for_the_whole_and_one_for_each_device(keys: Attestat
         "nonce": "00ff",
         "issued_ns": 1700000000_000000000,
         "not_before_ns": 1699999999_500000000,
-        "expires_ns": 4881600000_000000000,
+        "expires_ns": 4102444800_000000000,
         "token_id": "t-1",
     }
     assert device == {

@@ -253,6 +253,8 @@ def _valid(claim: Column) -> st.SearchStrategy[Any]:
         return st.sampled_from(claim.one_of)
     if claim.name in _RUN_IDS:
         return st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)
+    if claim.name == "attestation_nonce":
+        return st.from_regex(r"(?:[0-9a-f]{2}){16,32}", fullmatch=True)
     if claim.name == "clock_zone":
         return st.from_regex(r"UTC|[+-](0[0-9]|1[0-4]):[0-5][0-9]", fullmatch=True)
     if claim.kind is Kind.INT64:

@@ -39,6 +39,8 @@ TYPED = {
     "pipelines/sandbox.py": ["connection.sql(statement, params=values)"],
     "pipelines/spark_query.py": ["session.sql(asked.text, args=values)"],
 }
+# Built by SQLAlchemy from the declarations of tables: it binds every value itself.
+BUILT = {"assets/duckdb_backend.py": ["session.execute(query)"]}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -174,7 +176,7 @@ def test_no_value_meets_a_query_text() -> None:
     queries = {path: Queries(source) for path, source in sources("*.py").items()}
     assert {"lake/store.py", "bronze/land.py", "pipelines/sandbox.py", "collector/__init__.py"} <= queries.keys()
     faults = {path: [ast.unparse(call) for call in found.faults()] for path, found in queries.items()}
-    assert {path: calls for path, calls in faults.items() if calls} == TYPED
+    assert {path: calls for path, calls in faults.items() if calls} == TYPED | BUILT
     assert sum(found.count for found in queries.values()) >= 2
 
 

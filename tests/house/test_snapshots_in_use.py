@@ -39,7 +39,8 @@ def suite(folder: Path, snapshots: str) -> tuple[int, str]:
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**os.environ, "PYTEST_ADDOPTS": ""},
+        # A suite of its own, also where this one runs in several processes.
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
     )
     return done.returncode, done.stdout
 
