@@ -92,7 +92,14 @@ def run(
             raise EvidenceRejected(f"no run {run_id!r} in {place.zone.place}", nearest(run_id, complete))
     wanted = list(run_ids) or complete
     assess = partial(
-        assess_runs, place.lake, place.zone, keys=place.keys, tables=part(names), pair_tables=paired, check=check
+        assess_runs,
+        place.lake,
+        place.zone,
+        keys=place.keys,
+        tables=part(names),
+        pair_tables=paired,
+        check=check,
+        names=names,
     )
     states = assess(run_ids=wanted)
     stale = [run_id for run_id in wanted if full or states[run_id].needs_launch(check=check)]
