@@ -79,7 +79,8 @@ def _waterfall(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
             if "end" not in row:
                 yield f"{_cut(row['label'], name)}  {row['unseen']}"
                 continue
-            first, last = sorted(round(row[key] / most * room) for key in ("start", "end"))
+            # Within the room: a step below zero beside a short one would be a bar of any length.
+            first, last = sorted(min(max(round(row[key] / most * room), 0), room) for key in ("start", "end"))
             fill = {"mean step": "█", "takes longer": "▓", "takes less": "░"}[row["kind"]]
             bar = " " * first + fill * max(last - first, row["start"] != row["end"])
             yield f"{_cut(row['label'], name)}  {bar:{room}.{room}}  {row['value']} {row['evidence']}"

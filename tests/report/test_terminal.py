@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assets import gold
-from gold import step_overhead, time_breakdown
+from gold import step_overhead, time_breakdown, toll_breakdown
 from report.terminal import PLOTTED, plot
 from tests.support.drawn_figures import rows_of
 from tests.support.report_answers import answers
@@ -33,3 +33,10 @@ def test_bars_are_as_long_as_their_steps() -> None:
     lines = plot(time_breakdown.TABLE, rows_of(time_breakdown.TABLE, answers()["gold.time_breakdown"]), 100)
     bars = [sum(line.count(sign) for sign in "█▓") for line in lines or () if line.startswith("rank")]
     assert bars == pytest.approx([max(bars) * part for part in (0.8, 1.0, 0.2, 0.3)], abs=1)
+
+
+def test_a_bar_below_zero_takes_no_more_room_than_there_is() -> None:
+    rows = [{**row, "delta_ns": -(1 << 50)} for row in answers()["gold.toll_breakdown"]]
+    lines = plot(toll_breakdown.TABLE, rows_of(toll_breakdown.TABLE, rows), 100)
+    assert lines
+    assert max(map(len, lines)) <= 100
