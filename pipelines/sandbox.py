@@ -154,7 +154,8 @@ def _translate(error: Exception, names: Iterable[str]) -> LakeError:
     what = lines[0][:_MOST_TEXT] if lines else type(error).__name__
     if "reading the Arrow source failed" in what:
         return SourceUnavailable(what, "a file of the lake could not be read; if the lake has just changed, ask again")
-    if isinstance(error, duckdb.ConversionException):
+    # While rows are fetched, DuckDB may raise it as an error of another type.
+    if isinstance(error, duckdb.ConversionException) or what.startswith("Conversion Error"):
         return EvidenceRejected(what, "a number that is meant as a text is given as --param name:text=…")
     absent = _ABSENT.match(what)
     if absent:
