@@ -136,15 +136,15 @@ def _compare(lake: Lake, pair: Pair, partners: tuple[str, ...]) -> dict[Table, p
     if partners:
         names = (pair.run_id, *partners)
         run, other = (_rows(lake, runs.TABLE, name).to_pylist()[0] for name in names[:2])
-        tee, twin, *repeats = (_rows(lake, time_breakdown.TABLE, name) for name in names)
-        frames[step_overhead.TABLE] = step_overhead.measure(pair, run, tee, twin, repeats)
-        frames[toll_breakdown.TABLE] = toll_breakdown.measure(pair, tee, twin)
-        tee, twin = (_rows(lake, operation_costs.TABLE, name) for name in names[:2])
-        frames[operation_overhead.TABLE] = operation_overhead.measure(pair, tee, twin)
-        tee, twin, *repeats = (_rows(lake, throughput.TABLE, name) for name in names)
-        frames[throughput_overhead.TABLE] = throughput_overhead.measure(pair, (run, other), (tee, twin), repeats)
-        tee, twin, *repeats = (_rows(lake, step_energy.TABLE, name) for name in names)
-        frames[energy_overhead.TABLE] = energy_overhead.measure(pair, run, (tee, twin), repeats)
+        tee, baseline, *repeats = (_rows(lake, time_breakdown.TABLE, name) for name in names)
+        frames[step_overhead.TABLE] = step_overhead.measure(pair, run, tee, baseline, repeats)
+        frames[toll_breakdown.TABLE] = toll_breakdown.measure(pair, tee, baseline)
+        tee, baseline = (_rows(lake, operation_costs.TABLE, name) for name in names[:2])
+        frames[operation_overhead.TABLE] = operation_overhead.measure(pair, tee, baseline)
+        tee, baseline, *repeats = (_rows(lake, throughput.TABLE, name) for name in names)
+        frames[throughput_overhead.TABLE] = throughput_overhead.measure(pair, (run, other), (tee, baseline), repeats)
+        tee, baseline, *repeats = (_rows(lake, step_energy.TABLE, name) for name in names)
+        frames[energy_overhead.TABLE] = energy_overhead.measure(pair, run, (tee, baseline), repeats)
     return frames
 
 
@@ -159,9 +159,11 @@ def _partners(pair: Pair, index: pairs.Index) -> list[str]:
     """The baseline, and the repeats of the baseline."""
     if pair.baseline_run_id is None:
         return []
-    twin = pair.baseline_run_id
-    repeats = [name for name, run in sorted(index.items()) if run["repeat_of"] == twin and run["regime"] == "cc_off"]
-    return [twin, *repeats]
+    baseline = pair.baseline_run_id
+    repeats = [
+        name for name, run in sorted(index.items()) if run["repeat_of"] == baseline and run["regime"] == "cc_off"
+    ]
+    return [baseline, *repeats]
 
 
 # -- comparisons ------------------------------------------------------------------------------------------------------
@@ -177,10 +179,10 @@ def stale_families(lake: Snapshots, *, full: bool = False) -> list[StaleFamily]:
     look = Look(lake)
     index = _measured(look)
     families: dict[tuple[str, str], list[str]] = {}
-    for run_id, twins in pairs.paired(index).items():
+    for run_id, pair_of_run in pairs.paired(index).items():
         family = index[run_id]["family"]
-        if twins.baseline_run_id is not None and twins.regime is not None and family is not None:
-            families.setdefault((family, twins.regime), []).append(run_id)
+        if pair_of_run.baseline_run_id is not None and pair_of_run.regime is not None and family is not None:
+            families.setdefault((family, pair_of_run.regime), []).append(run_id)
     upstream, snapshot = origins(look, [scaling.TABLE]), look.snapshot(scaling.TABLE)
     stale = []
     for (family, regime), members in sorted(families.items()):
@@ -220,7 +222,7 @@ def _published_from() -> str:
 
 
 def _points(lake: Lake, run_id: str) -> Iterator[dict[str, Any]]:
-    """A run as a point of its family: its toll, and what it must seal per rank and step."""
+    """A run as a point of its family: its overhead, and what it must seal per rank and step."""
     run = _rows(lake, runs.TABLE, run_id).to_pylist()[0]
     cells = _rows(lake, time_breakdown.TABLE, run_id).num_rows
     coverage = _rows(lake, sealing_coverage.TABLE, run_id).to_pylist()

@@ -79,7 +79,7 @@ def _waterfall(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
             if "end" not in row:
                 yield f"{_cut(row['label'], name)}  {row['unseen']}"
                 continue
-            # Within the room: a step below zero beside a short one would be a bar of any length.
+            # Clipped to the width: where a step is below zero beside a short one, the bar would be of any length.
             first, last = sorted(min(max(round(row[key] / most * room), 0), room) for key in ("start", "end"))
             fill = {"mean step": "█", "takes longer": "▓", "takes less": "░"}[row["kind"]]
             bar = " " * first + fill * max(last - first, row["start"] != row["end"])
