@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from collector import device
-from collector.bench import Bench
+from collector.benchmark import Benchmark
 from collector.errors import CollectorError
 from collector.hop import Hops, run_hops
-from collector.plan import planned
+from collector.plan import plan_configurations
 from collector.rank import run as run_rank
 from collector.recording import Window, record
 
@@ -116,7 +116,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _bench(options: argparse.Namespace) -> int:
     is_cuda = torch.cuda.is_available() if options.device == "auto" else options.device == "cuda"
-    configurations = planned(
+    configurations = plan_configurations(
         options.models,
         options.worlds,
         options.modes,
@@ -125,7 +125,7 @@ def _bench(options: argparse.Namespace) -> int:
         options.variant_models or options.models[:1],
         options.variant_worlds or options.worlds[-1:],
     )
-    bench = Bench(
+    bench = Benchmark(
         options.out,
         "cuda" if is_cuda else "cpu",
         _window(options),

@@ -17,15 +17,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 from collector.models import build
 from collector.plan import BUCKET_CAP_MIB, Configuration
-from collector.rates import hops, single_core
 from collector.recording import Window, record
 from collector.ring import CHUNK_BYTES, SealedRing
+from collector.sealing_rates import hops, single_core
 
 _TIMEOUT = timedelta(seconds=120)
 _NOTE = {
     "native": "All-reduce by gloo.",
     "plain": "Ring all-reduce through host memory, no crypto.",
-    "sealed": "The ring of the plain twin with AES-256-GCM at every hop, in software: an emulation, not a TEE.",
+    "sealed": "The ring of the plain baseline with AES-256-GCM at every hop, in software: an emulation, not a TEE.",
 }
 
 
@@ -46,7 +46,7 @@ def run(plan_path: Path, rank: int) -> None:
             continue
         _tell(rank, event="started", run_id=configuration.run_id)
         began = time.monotonic()
-        found = _trained(configuration, device, plan, rank)
+        found = _train(configuration, device, plan, rank)
         dist.barrier()
         _tell(
             rank,
@@ -66,7 +66,7 @@ def run(plan_path: Path, rank: int) -> None:
     os._exit(0)
 
 
-def _trained(configuration: Configuration, device: torch.device, plan: dict[str, Any], rank: int) -> dict[str, Any]:
+def _train(configuration: Configuration, device: torch.device, plan: dict[str, Any], rank: int) -> dict[str, Any]:
     torch.manual_seed(rank)
     workload = build(configuration.model, device, plan["batch_size"])
     ring = None

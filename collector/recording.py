@@ -169,7 +169,7 @@ class Recording:
         mode, said = machine.confidential()
         if said is not None:
             (self.landing.folder / "conf_compute.txt").write_text(said, "utf-8")
-        if mode in {"on", "devtools"} and (evidence := machine.attested()) is not None:
+        if mode in {"on", "devtools"} and (evidence := machine.fetch_attestation()) is not None:
             (self.landing.folder / "attestation.json").write_text(evidence, "utf-8")
         processor = machine.processor()
         found = {

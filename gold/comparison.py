@@ -19,14 +19,14 @@ VERDICTS = ("slower", "faster", "within_noise", "inconclusive")
 # What every table that compares a pair begins with.
 PAIR = (
     RUN_ID,
-    text("baseline_run_id", "The twin without a TEE."),
+    text("baseline_run_id", "The baseline without a TEE."),
     text("regime", "Regime of the run: results are never averaged over it."),
     text("model", "Model that was trained.", nullable=True),
     int64("world_size", "Ranks of the job.", nullable=True, minimum=1),
 )
 NOISE_FLOOR = float64(
     "noise_floor_fraction",
-    "Largest difference between repeats of the twin; null without repeats.",
+    "Largest difference between repeats of the baseline; null without repeats.",
     nullable=True,
     minimum=0,
 )
@@ -35,7 +35,7 @@ _SEED = 250_111_771
 _POWER = 1.959964 + 0.841621
 
 
-def begun(table: Table, pair: Pair, run: Mapping[str, Any]) -> dict[str, Any]:
+def start_row(table: Table, pair: Pair, run: Mapping[str, Any]) -> dict[str, Any]:
     """A row of such a table of which only the pair is known yet."""
     return {
         **dict.fromkeys(table.column_names),
@@ -47,7 +47,7 @@ def begun(table: Table, pair: Pair, run: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def compared(over: Values, under: Values) -> dict[str, Any]:
+def compare_medians(over: Values, under: Values) -> dict[str, Any]:
     """The ratio of two medians, and its interval from steps drawn again in pairs; nothing where a median is nothing."""
     if not np.median(over) or not np.median(under):
         return {}
@@ -61,22 +61,22 @@ def compared(over: Values, under: Values) -> dict[str, Any]:
     return found
 
 
-def floor(repeats: Iterable[Values]) -> float | None:
-    """How far apart runs are that should be equal: the twin and its repeats, each against each."""
+def find_noise_floor(repeats: Iterable[Values]) -> float | None:
+    """How far apart runs are that should be equal: the baseline and its repeats, each against each."""
     medians = [float(np.median(alone)) for alone in repeats if len(alone)]
     if len(medians) < 2 or not min(medians):
         return None
     return max(medians) / min(medians) - 1
 
 
-def detectable(twins: Values) -> float | None:
+def find_detectable_effect(baselines: Values) -> float | None:
     """The difference that a comparison of so many steps of this scatter would find four times out of five."""
-    if len(twins) < 3 or not np.mean(twins):
+    if len(baselines) < 3 or not np.mean(baselines):
         return None
-    return float(_POWER * np.sqrt(2 * np.var(twins, ddof=1) / len(twins)) / np.mean(twins))
+    return float(_POWER * np.sqrt(2 * np.var(baselines, ddof=1) / len(baselines)) / np.mean(baselines))
 
 
-def kind(row: Mapping[str, Any], count: int) -> str:
+def classify_verdict(row: Mapping[str, Any], count: int) -> str:
     """What the numbers allow to say of so many steps."""
     low, high, noise = row["slowdown_low_ratio"], row["slowdown_high_ratio"], row["noise_floor_fraction"]
     if low is None or count < 2:
@@ -86,7 +86,7 @@ def kind(row: Mapping[str, Any], count: int) -> str:
     return "slower" if low > 1 else "faster"
 
 
-def sentence(row: Mapping[str, Any], kind: str, count: int, noun: str = "step") -> str:
+def format_verdict(row: Mapping[str, Any], kind: str, count: int, noun: str = "step") -> str:
     """`1.42x slower, 95 % 1.38 to 1.47, above the noise floor of 2.1 %`."""
     ratio, noise = row["slowdown_ratio"], row["noise_floor_fraction"]
     if ratio is None:
@@ -103,20 +103,20 @@ def sentence(row: Mapping[str, Any], kind: str, count: int, noun: str = "step") 
     )
     if kind == "within_noise":
         size = f"no difference shown: {size}"
-    where = "noise floor unknown, the twin was not repeated"
+    where = "noise floor unknown, the baseline was not repeated"
     if noise is not None:
         where = f"{'within' if abs(ratio - 1) <= noise else 'above'} the noise floor of {noise:.1%}".replace("%", " %")
     few = f", from only {count} {noun}s" if count < 5 else f", {count} {noun}s"
     return f"{size}, {interval}, {where}{few}"
 
 
-def missing(row: Mapping[str, Any], noun: str = "step") -> list[str]:
+def list_missing(row: Mapping[str, Any], noun: str = "step") -> list[str]:
     """Why a number is null, as sentences."""
     reasons = []
     if row["slowdown_low_ratio"] is None:
         reasons.append(f"one {noun} has no interval")
     if row["noise_floor_fraction"] is None:
-        reasons.append("no repeat of the twin (repeat_of) gives a noise floor")
+        reasons.append("no repeat of the baseline (repeat_of) gives a noise floor")
     if row["detectable_fraction"] is None:
         reasons.append(f"fewer than 3 {noun}s have no scatter to speak of")
     return reasons

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from gold import comparison
-from gold.matched_steps import WAYS, matched_rows
 from gold.step_energy import TIMERS
+from gold.step_matching import WAYS, match_rows
 from lake.tables import Table, float64, int64, text
 from silver.steps import EVIDENCE
 from silver.throughput import PERIODS
@@ -17,8 +17,8 @@ from silver.throughput import PERIODS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gold.matched_steps import Matched
     from gold.pairs import Pair
+    from gold.step_matching import MatchedSteps
 
     Rows = list[dict[str, Any]]
 
@@ -27,7 +27,7 @@ VERDICTS = ("more", "less", "within_noise", "inconclusive")
 TABLE = Table(
     tier="gold",
     name="energy_overhead",
-    grain="One row per run that claims a TEE and has a twin without one, if power or energy of either was sampled.",
+    grain="One row per run that claims a TEE and has a baseline without one, if power or energy of either was sampled.",
     key=("run_id",),
     columns=(
         *comparison.PAIR,
@@ -39,7 +39,7 @@ TABLE = Table(
             nullable=True,
             minimum=0,
         ),
-        float64("baseline_energy_j", "The same of its twin.", nullable=True, minimum=0),
+        float64("baseline_energy_j", "The same of its baseline.", nullable=True, minimum=0),
         float64("difference_j", "What the TEE adds to a step: the first less the second.", nullable=True),
         float64("energy_ratio", "Ratio of the two.", nullable=True, minimum=0),
         float64(
@@ -47,12 +47,12 @@ TABLE = Table(
         ),
         float64("energy_high_ratio", "Upper end.", nullable=True, minimum=0),
         float64("mean_power_w", "Median over those steps of the power of all devices.", nullable=True, minimum=0),
-        float64("baseline_mean_power_w", "The same of its twin.", nullable=True, minimum=0),
+        float64("baseline_mean_power_w", "The same of its baseline.", nullable=True, minimum=0),
         comparison.NOISE_FLOOR,
         int64("steps_count", "Steps or epochs of which both energies are known, warm-up aside.", minimum=0),
         int64("ranks_count", "Ranks on which both are.", minimum=0),
         int64("devices_count", "Devices that were sampled in the run.", minimum=0),
-        int64("baseline_devices_count", "The same in its twin.", minimum=0),
+        int64("baseline_devices_count", "The same in its baseline.", minimum=0),
         text("matched_by", "Whether they were matched by number or by place.", one_of=WAYS),
         text("verdict_class", "What the numbers allow to say.", one_of=VERDICTS),
         text("evidence", "Weakest evidence of the energies compared.", one_of=EVIDENCE),
@@ -69,23 +69,29 @@ def measure(
     """Compare the energy of the same steps, of whichever clock knows it for more of them; unsampled is no row."""
     if not any(rows.num_rows for rows in energies):
         return TABLE.arrow_schema.empty_table()
-    ours, twins = (rows.to_pylist() for rows in energies)
-    timer, period, both = _chosen(ours, twins)
+    ours, baselines = (rows.to_pylist() for rows in energies)
+    timer, period, both = _choose_periods(ours, baselines)
     row: dict[str, Any] = {
-        **comparison.begun(TABLE, pair, run),
+        **comparison.start_row(TABLE, pair, run),
         "devices_count": len({cell["device_id"] for cell in ours}),
-        "baseline_devices_count": len({cell["device_id"] for cell in twins}),
+        "baseline_devices_count": len({cell["device_id"] for cell in baselines}),
         "steps_count": both.steps_count if both.cells else 0,
         "ranks_count": both.ranks_count if both.cells else 0,
         "matched_by": both.matched_by,
     }
     if not both.cells:
-        told = {"verdict_class": "inconclusive", "evidence": "unobservable", "reason": _unmatched(ours, twins)}
+        told = {
+            "verdict_class": "inconclusive",
+            "evidence": "unobservable",
+            "reason": _describe_unmatched(ours, baselines),
+        }
         return pa.Table.from_pylist([{**row, **told}], schema=TABLE.arrow_schema)
-    row |= {"timed_by": timer, "period": period, **_compared(both)}
-    again = (_sums(rows, timer, period) for rows in (twins, *(table.to_pylist() for table in repeats)))
-    row["noise_floor_fraction"] = comparison.floor(matched_rows(rows, rows).times("energy_j")[0] for rows in again)
-    row |= {"evidence": _weakest(both), "verdict_class": _verdict(row)}
+    row |= {"timed_by": timer, "period": period, **_compare_energy(both)}
+    again = (_sums(rows, timer, period) for rows in (baselines, *(table.to_pylist() for table in repeats)))
+    row["noise_floor_fraction"] = comparison.find_noise_floor(
+        match_rows(rows, rows).times("energy_j")[0] for rows in again
+    )
+    row |= {"evidence": _pick_weakest(both), "verdict_class": _verdict(row)}
     return pa.Table.from_pylist([{**row, "reason": _reason(row, period, both)}], schema=TABLE.arrow_schema)
 
 
@@ -108,23 +114,23 @@ def _sums(rows: Rows, timer: str, period: str) -> Rows:
     ]
 
 
-def _chosen(ours: Rows, twins: Rows) -> tuple[str, str, Matched]:
+def _choose_periods(ours: Rows, baselines: Rows) -> tuple[str, str, MatchedSteps]:
     choices = [
-        (timer, period, matched_rows(_sums(ours, timer, period), _sums(twins, timer, period), period))
+        (timer, period, match_rows(_sums(ours, timer, period), _sums(baselines, timer, period), period))
         for timer in TIMERS
         for period in PERIODS
     ]
     return max(choices, key=lambda choice: len(choice[2].cells))
 
 
-def _compared(both: Matched) -> dict[str, Any]:
-    ours, twins = both.times("energy_j")
+def _compare_energy(both: MatchedSteps) -> dict[str, Any]:
+    ours, baselines = both.times("energy_j")
     watts, baseline_watts = both.times("mean_power_w")
-    found = comparison.compared(ours, twins)
+    found = comparison.compare_medians(ours, baselines)
     return {
         "energy_j": float(np.median(ours)),
-        "baseline_energy_j": float(np.median(twins)),
-        "difference_j": float(np.median(ours) - np.median(twins)),
+        "baseline_energy_j": float(np.median(baselines)),
+        "difference_j": float(np.median(ours) - np.median(baselines)),
         **{name: found.get(slowdown) for slowdown, name in _RATIOS.items()},
         "mean_power_w": float(np.median(watts)),
         "baseline_mean_power_w": float(np.median(baseline_watts)),
@@ -133,21 +139,23 @@ def _compared(both: Matched) -> dict[str, Any]:
 
 def _verdict(row: Mapping[str, Any]) -> str:
     ratios = {slowdown: row[name] for slowdown, name in _RATIOS.items()}
-    kind = comparison.kind({**ratios, "noise_floor_fraction": row["noise_floor_fraction"]}, row["steps_count"])
+    kind = comparison.classify_verdict(
+        {**ratios, "noise_floor_fraction": row["noise_floor_fraction"]}, row["steps_count"]
+    )
     return {"slower": "more", "faster": "less"}.get(kind, kind)
 
 
-def _weakest(both: Matched) -> str:
+def _pick_weakest(both: MatchedSteps) -> str:
     found: str = max((row["evidence"] for cell in both.cells for row in cell), key=_WEAKER.index)
     return found
 
 
-def _reason(row: Mapping[str, Any], noun: str, both: Matched) -> str | None:
+def _reason(row: Mapping[str, Any], noun: str, both: MatchedSteps) -> str | None:
     reasons = []
     if row["energy_low_ratio"] is None:
         reasons.append(f"one {noun}, or one that took nothing, has no interval")
     if row["noise_floor_fraction"] is None:
-        reasons.append("no repeat of the twin (repeat_of) gives a noise floor")
+        reasons.append("no repeat of the baseline (repeat_of) gives a noise floor")
     if row["devices_count"] != row["baseline_devices_count"]:
         reasons.append("not as many devices were sampled in both")
     if row["energy_low_ratio"] is not None and row["evidence"] == "modelled":
@@ -156,10 +164,10 @@ def _reason(row: Mapping[str, Any], noun: str, both: Matched) -> str | None:
     return "; ".join(reasons) or None
 
 
-def _unmatched(ours: Rows, twins: Rows) -> str:
-    if not ours or not twins:
-        return f"no power or energy of {'the run' if not ours else 'its twin'} was sampled"
-    for rows, whose in ((ours, "the run"), (twins, "its twin")):
+def _describe_unmatched(ours: Rows, baselines: Rows) -> str:
+    if not ours or not baselines:
+        return f"no power or energy of {'the run' if not ours else 'its baseline'} was sampled"
+    for rows, whose in ((ours, "the run"), (baselines, "its baseline")):
         if all(row["energy_j"] is None for row in rows):
             return f"no step of {whose} has a known energy"
     return "outside warm-up the two share no step of which both energies are known"

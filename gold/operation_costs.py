@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from gold.percentiles import counted, medians
-from lake.frames import Frame, firsts, flag, fraction, sentences, shaped, without
+from gold.percentiles import count_values, find_medians
+from lake.frames import Frame, divide_to_fraction, drop_matching, join_reasons, keep_first, select_declared, to_flag
 from lake.tables import RUN_ID, Table, float64, int64, text
 from silver.spans import DIRECTIONS, MEMORIES
 from silver.spans import TABLE as SPANS
@@ -69,18 +69,18 @@ def measure(called: Frame, spans: Frame) -> Frame:
 
     `called` are the calls of copies of all slices of time.
     """
-    work = nw.concat([called, _counted(_calls(spans)), _counted(_copies(spans))])
-    found = medians(work, _KEYS, "duration_ns", _SUMS)
+    work = nw.concat([called, _count_operations(_select_calls(spans)), _count_operations(_select_copies(spans))])
+    found = find_medians(work, _KEYS, "duration_ns", _SUMS)
     is_whole = nw.col("_known") == nw.col("operations_count")
     found = found.with_columns(payload_bytes=nw.when(is_whole).then(nw.col("_bytes")))
     is_queued = nw.col("_queued") > 0
     is_few = nw.col("median_low_ns").is_null()
     is_call = nw.col("operation") == "copy_call"
-    return shaped(
+    return select_declared(
         found.with_columns(
-            bytes_per_second=fraction(nw.col("payload_bytes"), nw.col("total_ns")) * 1e9,
+            bytes_per_second=divide_to_fraction(nw.col("payload_bytes"), nw.col("total_ns")) * 1e9,
             evidence=nw.lit("measured"),
-            reason=sentences(
+            reason=join_reasons(
                 (is_queued, "under CC such a call holds queued work: it is not the time of a copy"),
                 (is_call, "the call may have waited for work that was queued before it"),
                 (is_few, "fewer than 9 have no interval"),
@@ -90,13 +90,13 @@ def measure(called: Frame, spans: Frame) -> Frame:
     )
 
 
-def _calls(spans: Frame) -> Frame:
+def _select_calls(spans: Frame) -> Frame:
     """Calls after the first of their name on each rank, which may set up the GPU."""
     calls = spans.filter(nw.col("category").is_in(_CALLS)).with_columns(name=nw.col("name").fill_null(""))
     keys = ("run_id", "rank", "name")
     calls = calls.select(*keys, *SPANS.key, "ts_ns", "duration_ns", "has_queued_work")
     none = nw.lit(NONE)
-    return without(calls, firsts(calls, keys, ["ts_ns", *SPANS.key]), keys, SPANS.key).with_columns(
+    return drop_matching(calls, keep_first(calls, keys, ["ts_ns", *SPANS.key]), keys, SPANS.key).with_columns(
         operation=nw.lit("call"),
         direction=none,
         memory=none,
@@ -106,7 +106,7 @@ def _calls(spans: Frame) -> Frame:
     )
 
 
-def _copies(spans: Frame) -> Frame:
+def _select_copies(spans: Frame) -> Frame:
     """Copies on the GPU's track, by where they really went, by their memory and by their size."""
     copies = spans.filter(nw.col("is_gpu"), nw.col("kind") == "copy")
     size = nw.col("payload_bytes")
@@ -128,17 +128,17 @@ def _copies(spans: Frame) -> Frame:
 def copy_calls(spans: Frame, low_ns: int, high_ns: int) -> Frame:
     """The calls within a slice of time that started one copy each; a graph that holds several has no time for one."""
     started = nw.col("launch_ts_ns")
-    called = _copies(spans.filter(started >= low_ns, started < high_ns)).with_columns(
+    called = _select_copies(spans.filter(started >= low_ns, started < high_ns)).with_columns(
         _together=nw.col("duration_ns").count().over("run_id", "rank", "launch_ts_ns", "correlation_id")
     )
-    return _counted(
+    return _count_operations(
         called.filter(nw.col("_together") == 1).with_columns(
             operation=nw.lit("copy_call"), duration_ns=nw.col("launch_duration_ns")
         )
     )
 
 
-def _counted(work: Frame) -> Frame:
-    known = work.with_columns(_known=flag(~nw.col("_bytes").is_null()))
+def _count_operations(work: Frame) -> Frame:
+    known = work.with_columns(_known=to_flag(~nw.col("_bytes").is_null()))
     columns = [*_KEYS, "duration_ns", *_SUMS]
-    return counted(known.select(columns), _KEYS, "duration_ns", _SUMS).select(*columns, "_count")
+    return count_values(known.select(columns), _KEYS, "duration_ns", _SUMS).select(*columns, "_count")

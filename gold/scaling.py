@@ -1,4 +1,4 @@
-"""One row per point of a family of runs: how the toll grows with ranks, bucket cap, messages and bytes."""
+"""One row per point of a family of runs: how the overhead grows with ranks, bucket cap, messages and bytes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ TABLE = Table(
         text("regime", "Regime of all of them."),
         text(
             "axis",
-            "What the toll is held against: ranks, MiB of bucket cap, or the messages or MiB to be sealed per rank and "
+            "What the overhead is compared with: ranks, MiB of bucket cap, or messages or MiB to seal per rank and "
             "step.",
             one_of=AXES,
         ),
         text("tee_run_id", "The run that claims the TEE."),
-        text("baseline_run_id", "Its twin."),
+        text("baseline_run_id", "Its baseline."),
         float64("axis_number", "Where the run stands on the axis."),
-        int64("toll_ns", "Median step of the run less that of its twin."),
+        int64("overhead_ns", "Median step of the run less that of its baseline."),
         float64("slowdown_ratio", "Ratio of the two.", minimum=0),
         int64(
             "sealed_message_count",
@@ -47,12 +47,12 @@ TABLE = Table(
         int64("points_count", "Runs of the family on this axis.", minimum=1),
         int64(
             "slope_ns",
-            "Toll per unit of the axis, by least squares; null where the runs stand at one place.",
+            "Overhead per unit of the axis, by least squares; null where the runs stand at one place.",
             nullable=True,
         ),
         int64("slope_low_ns", "Lower end of its 95 % interval; null below 3 points.", nullable=True),
         int64("slope_high_ns", "Upper end.", nullable=True),
-        text("evidence", "Where the toll comes from; the slope is modelled from it.", one_of=EVIDENCE),
+        text("evidence", "Where the overhead comes from; the slope is modelled from it.", one_of=EVIDENCE),
         text("reason", "Why there is no slope or no interval, as a sentence.", nullable=True),
     ),
 )
@@ -67,19 +67,19 @@ def partition(family: str, regime: str) -> str:
 
 
 def measure(family: str, regime: str, points: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Fit a line through the tolls of a family on each axis that its runs know their place on."""
+    """Fit a line through the overheads of a family on each axis that its runs know their place on."""
     rows = [row for axis in AXES for row in _on(axis, points)]
     named = {"run_id": partition(family, regime), "family": family, "regime": regime, "evidence": "measured"}
     return pa.Table.from_pylist([{**row, **named} for row in rows], schema=TABLE.arrow_schema)
 
 
 def _on(axis: str, points: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    placed = [(_place(axis, point), point) for point in points if point["toll_ns"] is not None]
+    placed = [(_place(axis, point), point) for point in points if point["overhead_ns"] is not None]
     known = [(place, point) for place, point in placed if place is not None]
     if not known:
         return []
     places = np.array([place for place, _ in known])
-    line = _line(places, np.array([float(point["toll_ns"]) for _, point in known]))
+    line = _line(places, np.array([float(point["overhead_ns"]) for _, point in known]))
     return [
         {
             "axis": axis,
@@ -93,24 +93,24 @@ def _on(axis: str, points: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _place(axis: str, point: Mapping[str, Any]) -> float | None:
-    """Where a run stands; bytes in MiB, since the toll of one byte is a fraction of a nanosecond."""
+    """Where a run stands; bytes in MiB, since the overhead of one byte is a fraction of a nanosecond."""
     value = point["sealed_bytes" if axis == "sealed_mib" else axis]
     return None if value is None else float(value) / (_MIB if axis == "sealed_mib" else 1)
 
 
-_CARRIED = ("tee_run_id", "baseline_run_id", "toll_ns", "slowdown_ratio", "sealed_message_count", "sealed_bytes")
+_CARRIED = ("tee_run_id", "baseline_run_id", "overhead_ns", "slowdown_ratio", "sealed_message_count", "sealed_bytes")
 
 
-def _line(places: np.ndarray[Any, Any], tolls: np.ndarray[Any, Any]) -> dict[str, Any]:
+def _line(places: np.ndarray[Any, Any], overheads: np.ndarray[Any, Any]) -> dict[str, Any]:
     """Slope by least squares, with the interval that its residuals allow."""
     spread = places - places.mean()
     if not spread.any():
         return _slope(None, None, "the runs stand at one place of this axis")
-    slope = float((spread * (tolls - tolls.mean())).sum() / (spread**2).sum())
+    slope = float((spread * (overheads - overheads.mean())).sum() / (spread**2).sum())
     free = len(places) - 2
     if free < 1:
         return _slope(slope, None, "two points have a slope and no interval")
-    residuals = tolls - tolls.mean() - slope * spread
+    residuals = overheads - overheads.mean() - slope * spread
     error = float(np.sqrt((residuals**2).sum() / free / (spread**2).sum()))
     return _slope(slope, error * (_STUDENT[free - 1] if free <= len(_STUDENT) else _NORMAL), None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, flag, floored, fraction, sentences, shaped
+from lake.frames import Frame, divide_down, divide_to_fraction, join_reasons, select_declared, to_flag
 from lake.tables import RUN_ID, Column, Table, float64, int64, text
 from silver.crossings import TABLE as CROSSINGS
 from silver.policy import BOUNDARIES
@@ -81,7 +81,7 @@ _INT = nw.Int64
 
 def measure(crossings: Frame, nonce_budgets: Frame) -> Frame:
     """Split what was promised by what became of it; a claim counts as a claim, and is never added to what was seen."""
-    split = _split(crossings)
+    split = _split_by_evidence(crossings)
     sums = [
         *(nw.col(name).sum().cast(_INT) for name in (*_flags(), *(column.name for column in _sums()))),
         *(nw.col(name).sum().cast(_INT) for name in ("seal_ns", "open_ns", "overhead_bytes")),
@@ -90,7 +90,7 @@ def measure(crossings: Frame, nonce_budgets: Frame) -> Frame:
     budgets = nonce_budgets.group_by("run_id").agg(
         nonce_used_fraction=nw.col("used_fraction").max(), nonce_limit_step_number=nw.col("limit_step_number").min()
     )
-    return shaped(_evident(found.join(budgets, on="run_id", how="left")), TABLE)
+    return select_declared(_add_evidence(found.join(budgets, on="run_id", how="left")), TABLE)
 
 
 def _flags() -> dict[str, nw.Expr]:
@@ -111,18 +111,18 @@ def _flags() -> dict[str, nw.Expr]:
     }
 
 
-def _split(crossings: Frame) -> Frame:
+def _split_by_evidence(crossings: Frame) -> Frame:
     """Give each crossing's messages and bytes to one fate; a hook that sealed a part splits both in proportion."""
     zero = nw.lit(0).cast(_INT)
     is_sized = ~nw.col("message_count").is_null() & ~nw.col("payload_bytes").is_null()
     is_due = nw.col("must_seal").fill_null(False) & is_sized
     is_measured = nw.col("seal_evidence") == "measured"
-    found = crossings.with_columns(**{name: flag(condition) for name, condition in _flags().items()})
+    found = crossings.with_columns(**{name: to_flag(condition) for name, condition in _flags().items()})
     found = found.with_columns(
         promised_message_count=nw.when(is_due).then(nw.col("message_count")).otherwise(zero),
         promised_bytes=nw.when(is_due).then(nw.col("payload_bytes")).otherwise(zero),
         overhead_bytes=nw.col("wire_bytes") - nw.col("payload_bytes"),
-        _is_sealed=flag(is_measured & (nw.col("sealed_by") != "none")),
+        _is_sealed=to_flag(is_measured & (nw.col("sealed_by") != "none")),
     )
     due, size = nw.col("promised_message_count"), nw.col("promised_bytes")
     # More seals than messages leave nothing in plaintext, whatever else they may mean.
@@ -131,7 +131,7 @@ def _split(crossings: Frame) -> Frame:
         sealed_message_count=nw.when(is_measured & (nw.col("_is_sealed") == 1)).then(sealed).otherwise(zero)
     )
     whole = nw.when(due > 0).then(due).otherwise(nw.lit(1).cast(_INT))
-    found = found.with_columns(sealed_bytes=floored(size * nw.col("sealed_message_count"), whole))
+    found = found.with_columns(sealed_bytes=divide_down(size * nw.col("sealed_message_count"), whole))
 
     def of(evidence: str, value: nw.Expr) -> nw.Expr:
         return nw.when(nw.col("seal_evidence") == evidence).then(value).otherwise(zero)
@@ -146,7 +146,7 @@ def _split(crossings: Frame) -> Frame:
     )
 
 
-def _evident(found: Frame) -> Frame:
+def _add_evidence(found: Frame) -> Frame:
     """Fractions of what was promised, with the weakest evidence that they rest on."""
     messages, size = nw.col("promised_message_count"), nw.col("promised_bytes")
     is_claimless = nw.col("regime").is_null()
@@ -154,16 +154,18 @@ def _evident(found: Frame) -> Frame:
     is_unsized = is_due & (nw.col("unsized_crossings_count") == nw.col("promised_crossings_count"))
     has_key = ~nw.col("nonce_used_fraction").is_null()
     return found.with_columns(
-        measured_messages_fraction=fraction(nw.col("sealed_message_count"), messages),
-        covered_messages_fraction=fraction(nw.col("sealed_message_count") + nw.col("claimed_message_count"), messages),
-        measured_bytes_fraction=fraction(nw.col("sealed_bytes"), size),
-        covered_bytes_fraction=fraction(nw.col("sealed_bytes") + nw.col("claimed_bytes"), size),
+        measured_messages_fraction=divide_to_fraction(nw.col("sealed_message_count"), messages),
+        covered_messages_fraction=divide_to_fraction(
+            nw.col("sealed_message_count") + nw.col("claimed_message_count"), messages
+        ),
+        measured_bytes_fraction=divide_to_fraction(nw.col("sealed_bytes"), size),
+        covered_bytes_fraction=divide_to_fraction(nw.col("sealed_bytes") + nw.col("claimed_bytes"), size),
         seal_ns=nw.when(nw.col("_timed") > 0).then(nw.col("seal_ns")),
         open_ns=nw.when(nw.col("_timed") > 0).then(nw.col("open_ns")),
         overhead_bytes=nw.when(nw.col("_wired") > 0).then(nw.col("overhead_bytes")),
-        size_evidence=_weakest(nw.col("_sizes_unobservable") > 0, nw.col("_sizes_modelled") > 0),
-        evidence=_weakest(is_claimless | (nw.col("_unobservable") > 0), nw.col("_modelled") > 0),
-        reason=sentences(
+        size_evidence=_pick_weakest(nw.col("_sizes_unobservable") > 0, nw.col("_sizes_modelled") > 0),
+        evidence=_pick_weakest(is_claimless | (nw.col("_unobservable") > 0), nw.col("_modelled") > 0),
+        reason=join_reasons(
             (is_claimless, "the run claims no regime, so nothing says what must be sealed"),
             (~is_claimless & ~is_due, "the regime asks for nothing to be sealed here"),
             (is_unsized, "the trace gives the size of no crossing that must be sealed"),
@@ -176,7 +178,7 @@ def _evident(found: Frame) -> Frame:
     )
 
 
-def _weakest(is_unobservable: nw.Expr, is_modelled: nw.Expr) -> nw.Expr:
+def _pick_weakest(is_unobservable: nw.Expr, is_modelled: nw.Expr) -> nw.Expr:
     return (
         nw.when(is_unobservable)
         .then(nw.lit("unobservable"))

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from gold import comparison
 from gold.comparison import VERDICTS
-from gold.matched_steps import WAYS, matched
-from gold.toll_breakdown import dominant
+from gold.overhead_breakdown import find_dominant_part
+from gold.step_matching import WAYS, match_steps
 from lake.tables import Table, float64, int64, text
 from silver.steps import EVIDENCE
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TABLE = Table(
     tier="gold",
     name="step_overhead",
-    grain="One row per run that claims a TEE and has a twin without one.",
+    grain="One row per run that claims a TEE and has a baseline without one.",
     key=("run_id",),
     columns=(
         *comparison.PAIR,
@@ -33,8 +33,8 @@ TABLE = Table(
             nullable=True,
             minimum=0,
         ),
-        int64("baseline_step_ns", "The same of its twin.", nullable=True, minimum=0),
-        int64("difference_ns", "The first less the second.", nullable=True),
+        int64("baseline_step_ns", "The same of its baseline.", nullable=True, minimum=0),
+        int64("overhead_ns", "The first less the second.", nullable=True),
         float64("slowdown_ratio", "Ratio of the two medians.", nullable=True, minimum=0),
         float64(
             "slowdown_low_ratio",
@@ -55,7 +55,7 @@ TABLE = Table(
         int64("steps_count", "Steps that both recorded, warm-up aside.", minimum=0),
         int64("ranks_count", "Ranks on which both did.", minimum=0),
         text("matched_by", "Whether steps were matched by number or by place.", one_of=WAYS),
-        text("dominant_part", "Part of the time that grew most (gold.toll_breakdown).", nullable=True),
+        text("dominant_part", "Part of the time that grew most (gold.overhead_breakdown).", nullable=True),
         float64("dominant_fraction", "Its share of the difference.", nullable=True),
         text("verdict_class", "What the numbers allow to say.", one_of=VERDICTS),
         text("verdict", "The same as a sentence."),
@@ -69,10 +69,10 @@ def measure(
     pair: Pair, run: Mapping[str, Any], tee: pa.Table, baseline: pa.Table, repeats: Sequence[pa.Table]
 ) -> pa.Table:
     """Compare the two runs step by step; what the recording is too short to say is not said."""
-    both = matched(tee, baseline)
-    ours, twins = both.times()
+    both = match_steps(tee, baseline)
+    ours, baselines = both.times()
     row: dict[str, Any] = {
-        **comparison.begun(TABLE, pair, run),
+        **comparison.start_row(TABLE, pair, run),
         "steps_count": both.steps_count,
         "ranks_count": both.ranks_count,
         "matched_by": both.matched_by,
@@ -80,20 +80,20 @@ def measure(
     if not both.cells:
         told = {"verdict_class": "inconclusive", "verdict": f"no answer: {both.reason}", "evidence": "unobservable"}
         return _table({**row, **told, "reason": both.reason})
-    row |= _compared(ours, twins)
-    floor = comparison.floor(matched(table, table).times()[0] for table in (baseline, *repeats))
-    row |= {"noise_floor_fraction": floor, "detectable_fraction": comparison.detectable(twins)}
-    part, share = dominant(both.cells)
-    kind = comparison.kind(row, both.steps_count)
+    row |= _compare_steps(ours, baselines)
+    floor = comparison.find_noise_floor(match_steps(table, table).times()[0] for table in (baseline, *repeats))
+    row |= {"noise_floor_fraction": floor, "detectable_fraction": comparison.find_detectable_effect(baselines)}
+    part, share = find_dominant_part(both.cells)
+    kind = comparison.classify_verdict(row, both.steps_count)
     return _table(
         {
             **row,
             "dominant_part": part,
             "dominant_fraction": share,
             "verdict_class": kind,
-            "verdict": comparison.sentence(row, kind, both.steps_count),
+            "verdict": comparison.format_verdict(row, kind, both.steps_count),
             "evidence": "measured",
-            "reason": "; ".join(comparison.missing(row)) or None,
+            "reason": "; ".join(comparison.list_missing(row)) or None,
         }
     )
 
@@ -102,8 +102,8 @@ def _table(row: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
 
 
-def _compared(ours: Values, twins: Values) -> dict[str, Any]:
+def _compare_steps(ours: Values, baselines: Values) -> dict[str, Any]:
     """Medians in whole nanoseconds, and their ratio with its interval; none where a step has no length."""
-    step, twin = int(np.median(ours)), int(np.median(twins))
-    found: dict[str, Any] = {"step_ns": step, "baseline_step_ns": twin, "difference_ns": step - twin}
-    return found | comparison.compared(ours, twins) if twin and step else found
+    step, baseline = int(np.median(ours)), int(np.median(baselines))
+    found: dict[str, Any] = {"step_ns": step, "baseline_step_ns": baseline, "overhead_ns": step - baseline}
+    return found | comparison.compare_medians(ours, baselines) if baseline and step else found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, flag, sentences, shaped
+from lake.frames import Frame, join_reasons, select_declared, to_flag
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.collectives import COLLECTIVES, LIBRARIES
 from silver.steps import EVIDENCE
@@ -65,8 +65,8 @@ def measure(collectives: Frame, clock_offsets: Frame) -> Frame:
     seen = seen.with_columns(
         _late_rank=nw.when(nw.col("aligned_ts_ns") == nw.col("_late_ns")).then(nw.col("rank")),
         _place=nw.col("_one").cum_sum(reverse=True).over(*_KEYS, order_by=["uncertainty_ns", "rank", "ordinal"]),
-        _is_timed=flag(~nw.col("duration_ns").is_null()),
-        _is_aligned=flag(~nw.col("aligned_ts_ns").is_null() & ~nw.col("uncertainty_ns").is_null()),
+        _is_timed=to_flag(~nw.col("duration_ns").is_null()),
+        _is_aligned=to_flag(~nw.col("aligned_ts_ns").is_null() & ~nw.col("uncertainty_ns").is_null()),
     )
     seen = seen.with_columns(_doubt_ns=nw.when(nw.col("_place") <= 2).then(nw.col("uncertainty_ns")))
     together = seen.group_by(*_KEYS).agg(
@@ -86,10 +86,10 @@ def measure(collectives: Frame, clock_offsets: Frame) -> Frame:
         _last_ns=nw.col("aligned_ts_ns").max(),
         _doubt_ns=nw.col("_doubt_ns").sum().cast(_INT),
     )
-    return shaped(_evident(together), TABLE)
+    return select_declared(_add_evidence(together), TABLE)
 
 
-def _evident(together: Frame) -> Frame:
+def _add_evidence(together: Frame) -> Frame:
     """Give times and skew where all ranks have them, else the reason why not."""
     is_timed = nw.col("_timed") == nw.col("_rows")
     is_aligned = nw.col("_aligned") == nw.col("_rows")
@@ -102,7 +102,7 @@ def _evident(together: Frame) -> Frame:
         is_skew_certain=nw.when(is_aligned).then(skew > nw.col("_doubt_ns")),
         late_rank=nw.when(is_aligned).then(nw.col("late_rank")),
         evidence=nw.when(is_timed).then(nw.lit("measured")).otherwise(nw.lit("unobservable")),
-        reason=sentences(
+        reason=join_reasons(
             (~is_timed, "on some rank only the call was seen, not the transfer"),
             (~is_aligned, "the clock offset of some rank is not known, so its arrival cannot be compared"),
             (

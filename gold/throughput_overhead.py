@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from gold import comparison
 from gold.comparison import VERDICTS
-from gold.matched_steps import WAYS, Matched, matched_rows
+from gold.step_matching import WAYS, MatchedSteps, match_rows
 from lake.tables import Table, float64, int64, text
 from silver.steps import EVIDENCE
 from silver.throughput import PERIODS
@@ -33,7 +33,7 @@ _RATES = ("samples_per_second", "tokens_per_second")
 TABLE = Table(
     tier="gold",
     name="throughput_overhead",
-    grain="One row per run that claims a TEE and has a twin without one, if either has a training log.",
+    grain="One row per run that claims a TEE and has a baseline without one, if either has a training log.",
     key=("run_id",),
     columns=(
         *comparison.PAIR,
@@ -50,18 +50,21 @@ TABLE = Table(
             nullable=True,
             minimum=0,
         ),
-        float64("baseline_samples_per_second", "The same of its twin.", nullable=True, minimum=0),
+        float64("baseline_samples_per_second", "The same of its baseline.", nullable=True, minimum=0),
         float64("tokens_per_second", "The same in tokens, where that is what the logs say.", nullable=True, minimum=0),
-        float64("baseline_tokens_per_second", "The same of its twin.", nullable=True, minimum=0),
+        float64("baseline_tokens_per_second", "The same of its baseline.", nullable=True, minimum=0),
         int64(
             "period_ns",
             "Median period of the run, rounded down, where the logs say no rate.",
             nullable=True,
             minimum=0,
         ),
-        int64("baseline_period_ns", "The same of its twin.", nullable=True, minimum=0),
+        int64("baseline_period_ns", "The same of its baseline.", nullable=True, minimum=0),
         float64(
-            "slowdown_ratio", "The twin's median rate over the run's; of times the inverse.", nullable=True, minimum=0
+            "slowdown_ratio",
+            "The baseline's median rate over the run's; of times the inverse.",
+            nullable=True,
+            minimum=0,
         ),
         float64(
             "slowdown_low_ratio",
@@ -98,7 +101,7 @@ class _Choice:
 
     period: str
     measure: str
-    both: Matched
+    both: MatchedSteps
 
 
 def measure(
@@ -110,31 +113,36 @@ def measure(
     """Compare two logs by the best that both say of the same epochs or steps; no log on either side is no row."""
     if not any(log.num_rows for log in logs):
         return TABLE.arrow_schema.empty_table()
-    ours, twins = (log.to_pylist() for log in logs)
-    chosen = _chosen(ours, twins)
+    ours, baselines = (log.to_pylist() for log in logs)
+    chosen = _choose_measure(ours, baselines)
     row: dict[str, Any] = {
-        **comparison.begun(TABLE, pair, runs[0]),
+        **comparison.start_row(TABLE, pair, runs[0]),
         "periods_count": chosen.both.steps_count,
         "ranks_count": chosen.both.ranks_count,
         "matched_by": chosen.both.matched_by,
         "unobservable": _unobservable(*runs),
     }
     if not chosen.both.cells:
-        reason = _unmatched(ours, twins)
+        reason = _describe_unmatched(ours, baselines)
         told = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
         return _table({**row, **told, "reason": reason})
-    row |= {"period": chosen.period, "compared_by": chosen.measure, "caveat": _caveat(ours, twins, chosen)}
-    row |= _compared(chosen)
-    again = (_usable(rows, chosen.period, chosen.measure) for rows in (twins, *(log.to_pylist() for log in repeats)))
-    row["noise_floor_fraction"] = comparison.floor(matched_rows(rows, rows).times("value")[0] for rows in again)
-    kind = comparison.kind(row, chosen.both.steps_count)
+    row |= {"period": chosen.period, "compared_by": chosen.measure, "caveat": _caveat(ours, baselines, chosen)}
+    row |= _compare_throughput(chosen)
+    again = (
+        _select_usable(rows, chosen.period, chosen.measure)
+        for rows in (baselines, *(log.to_pylist() for log in repeats))
+    )
+    row["noise_floor_fraction"] = comparison.find_noise_floor(
+        match_rows(rows, rows).times("value")[0] for rows in again
+    )
+    kind = comparison.classify_verdict(row, chosen.both.steps_count)
     return _table(
         {
             **row,
             "verdict_class": kind,
-            "verdict": comparison.sentence(row, kind, chosen.both.steps_count, chosen.period),
+            "verdict": comparison.format_verdict(row, kind, chosen.both.steps_count, chosen.period),
             "evidence": "modelled" if chosen.measure == "elapsed" else "measured",
-            "reason": "; ".join(comparison.missing(row, chosen.period)) or None,
+            "reason": "; ".join(comparison.list_missing(row, chosen.period)) or None,
         }
     )
 
@@ -143,10 +151,14 @@ def _table(row: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
 
 
-def _chosen(ours: Rows, twins: Rows) -> _Choice:
+def _choose_measure(ours: Rows, baselines: Rows) -> _Choice:
     """The best measure that covers at least half as many periods as any other does."""
     choices = [
-        _Choice(period, name, matched_rows(_usable(ours, period, name), _usable(twins, period, name), period))
+        _Choice(
+            period,
+            name,
+            match_rows(_select_usable(ours, period, name), _select_usable(baselines, period, name), period),
+        )
         for name in MEASURES
         for period in PERIODS
     ]
@@ -154,7 +166,7 @@ def _chosen(ours: Rows, twins: Rows) -> _Choice:
     return next(choice for choice in choices if 2 * len(choice.both.cells) >= most)
 
 
-def _usable(rows: Rows, period: str, measure: str) -> Rows:
+def _select_usable(rows: Rows, period: str, measure: str) -> Rows:
     """The periods of which the measure is known, of each rank's longest log: two logs of a rank may tell the same."""
     logs: dict[tuple[int, str], Rows] = {}
     for row in rows:
@@ -176,37 +188,37 @@ def _value(row: dict[str, Any], measure: str) -> float | int | None:
     return row["duration_ns"] or None if is_elapsed == (measure == "elapsed") else None
 
 
-def _compared(chosen: _Choice) -> dict[str, Any]:
+def _compare_throughput(chosen: _Choice) -> dict[str, Any]:
     """Medians of both sides under the measure's own name, and the slowdown."""
-    ours, twins = chosen.both.times("value")
+    ours, baselines = chosen.both.times("value")
     found: dict[str, Any] = {
         "slowdown_low_ratio": None,
         "slowdown_ratio": None,
-        "detectable_fraction": comparison.detectable(twins),
+        "detectable_fraction": comparison.find_detectable_effect(baselines),
     }
     if chosen.measure in _RATES:
-        found |= {chosen.measure: float(np.median(ours)), f"baseline_{chosen.measure}": float(np.median(twins))}
-        return found | comparison.compared(twins, ours)
-    found |= {"period_ns": int(np.median(ours)), "baseline_period_ns": int(np.median(twins))}
-    return found | comparison.compared(ours, twins)
+        found |= {chosen.measure: float(np.median(ours)), f"baseline_{chosen.measure}": float(np.median(baselines))}
+        return found | comparison.compare_medians(baselines, ours)
+    found |= {"period_ns": int(np.median(ours)), "baseline_period_ns": int(np.median(baselines))}
+    return found | comparison.compare_medians(ours, baselines)
 
 
-def _unmatched(ours: Rows, twins: Rows) -> str:
-    if not ours or not twins:
-        return f"{'the run' if not ours else 'its twin'} has no training log"
-    periods = [{row["period"] for row in rows} for rows in (ours, twins)]
+def _describe_unmatched(ours: Rows, baselines: Rows) -> str:
+    if not ours or not baselines:
+        return f"{'the run' if not ours else 'its baseline'} has no training log"
+    periods = [{row["period"] for row in rows} for rows in (ours, baselines)]
     if periods[0].isdisjoint(periods[1]):
-        return f"the run logged {'s and '.join(sorted(periods[0]))}s, its twin {'s and '.join(sorted(periods[1]))}s"
+        return f"the run logged {'s and '.join(sorted(periods[0]))}s, its baseline {'s and '.join(sorted(periods[1]))}s"
     return "outside warm-up the two logs share no period of which both say the same"
 
 
-def _caveat(ours: Rows, twins: Rows, chosen: _Choice) -> str | None:
+def _caveat(ours: Rows, baselines: Rows, chosen: _Choice) -> str | None:
     """What makes the comparison less than it seems."""
     found = []
-    sizes = [sorted({row["batch_size"] for row in rows if row["batch_size"] is not None}) for rows in (ours, twins)]
+    sizes = [sorted({row["batch_size"] for row in rows if row["batch_size"] is not None}) for rows in (ours, baselines)]
     if sizes[0] and sizes[1] and sizes[0] != sizes[1]:
-        found.append(f"the logs differ in batch size: {_listed(sizes[0])} against {_listed(sizes[1])}")
-    for rows, whose in ((ours, "the run"), (twins, "its twin")):
+        found.append(f"the logs differ in batch size: {_join_sizes(sizes[0])} against {_join_sizes(sizes[1])}")
+    for rows, whose in ((ours, "the run"), (baselines, "its baseline")):
         logs = {(row["rank"], row["source_sha256"]) for row in rows if row["period"] == chosen.period}
         if len(logs) > len({rank for rank, _ in logs}):
             found.append(f"{whose} has several logs of one rank: the longest was taken")
@@ -215,15 +227,17 @@ def _caveat(ours: Rows, twins: Rows, chosen: _Choice) -> str | None:
     return "; ".join(found) or None
 
 
-def _listed(sizes: list[int]) -> str:
+def _join_sizes(sizes: list[int]) -> str:
     return ", ".join(map(str, sizes[:4])) + (" …" if sizes[4:] else "")
 
 
-def _unobservable(run: Mapping[str, Any], twin: Mapping[str, Any]) -> str | None:
+def _unobservable(run: Mapping[str, Any], baseline: Mapping[str, Any]) -> str | None:
     """What only a profile would show, and whose is missing."""
-    blind = [name for name, row in (("the run", run), ("its twin", twin)) if not row["found_spans_count"]]
+    blind = [name for name, row in (("the run", run), ("its baseline", baseline)) if not row["found_spans_count"]]
     if blind:
         whose = "neither has a profile" if blind[1:] else f"{blind[0]} has no profile"
         return f"{whose}: where the time went, what crossed a boundary and whether it was sealed are unobservable"
-    dark = [name for name, row in (("the run", run), ("its twin", twin)) if row["gpu_evidence"] == "unobservable"]
+    dark = [
+        name for name, row in (("the run", run), ("its baseline", baseline)) if row["gpu_evidence"] == "unobservable"
+    ]
     return f"no GPU rows of {' and '.join(dark)}: what the GPU did is unobservable" if dark else None

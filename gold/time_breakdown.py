@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import narwhals as nw
 
-from gold.sweep import before, is_running, merged, segments, sliced
-from lake.frames import shaped
+from gold.interval_sweep import clip_to_slice, cut_segments, is_running, merge_intervals, sum_before
+from lake.frames import select_declared
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
-from silver.coverage import covered
+from silver.interval_cover import add_covered_time
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
@@ -67,18 +67,18 @@ CHARGED = (*(f"{kind}_ns" for kind in KINDS), *(f"{kind}_whole_ns" for kind in _
 _STEP = ["run_id", "rank", "step_number"]
 
 
-def charged(spans: Frame, steps: Frame, low_ns: int, high_ns: int) -> Frame:
+def charge_parts(spans: Frame, steps: Frame, low_ns: int, high_ns: int) -> Frame:
     """Charge every moment of a step within a slice of time to the first thing in the priority that ran."""
-    spans, steps = sliced(spans, low_ns, high_ns), sliced(steps, low_ns, high_ns)
+    spans, steps = clip_to_slice(spans, low_ns, high_ns), clip_to_slice(steps, low_ns, high_ns)
     working = spans.with_columns(_class=_class()).filter(~nw.col("_class").is_null())
     points = nw.concat([_points(steps, is_end=False), _points(steps, is_end=True)])
-    swept = segments(merged(working), points)
-    known = before(swept, **_lengths()).join(points, on=["run_id", "rank", "_at_ns", "_tie"], how="inner")
+    swept = cut_segments(merge_intervals(working), points)
+    known = sum_before(swept, **_lengths()).join(points, on=["run_id", "rank", "_at_ns", "_tie"], how="inner")
     names = [name for name in CHARGED if name != "orphan_ns"]
     # What had lasted before the step's end, less what had lasted before its start.
     known = known.with_columns((nw.col(name) * nw.col("_sign")).alias(name) for name in names)
     known = known.group_by(*_STEP).agg(*(nw.col(name).sum().cast(nw.Int64) for name in names))
-    return known.join(_orphans(spans, steps), on=_STEP, how="left").select(*_STEP, *CHARGED)
+    return known.join(_find_orphans(spans, steps), on=_STEP, how="left").select(*_STEP, *CHARGED)
 
 
 def measure(charges: Frame, steps: Frame, seeing: Frame) -> Frame:
@@ -91,7 +91,7 @@ def measure(charges: Frame, steps: Frame, seeing: Frame) -> Frame:
     found = found.with_columns(nw.col(*CHARGED).fill_null(0))
     seeing = seeing.select("run_id", "rank").unique().with_columns(_sees=nw.lit(1))
     found = found.join(seeing, on=["run_id", "rank"], how="left")
-    return shaped(_rest(found), TABLE)
+    return select_declared(_charge_remainder(found), TABLE)
 
 
 def _class() -> nw.Expr:
@@ -127,14 +127,14 @@ def _lengths() -> dict[str, nw.Expr]:
     return lengths
 
 
-def _orphans(spans: Frame, steps: Frame) -> Frame:
+def _find_orphans(spans: Frame, steps: Frame) -> Frame:
     """How long GPU work without a recorded launch ran during each step."""
     asking = steps.with_columns(source_sha256=nw.lit(""), ordinal=nw.col("step_number"))
-    found = covered(asking, spans.filter(nw.col("is_orphan")))
+    found = add_covered_time(asking, spans.filter(nw.col("is_orphan")))
     return found.select(*_STEP, orphan_ns=nw.col("covered_ns"))
 
 
-def _rest(found: Frame) -> Frame:
+def _charge_remainder(found: Frame) -> Frame:
     """What is left over: idle where the GPU was observed, unattributed where it was not."""
     zero = nw.lit(0).cast(nw.Int64)
     is_seen = ~nw.col("_sees").is_null()

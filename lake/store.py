@@ -14,19 +14,19 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from lake import commits
-from lake.annex import Annex
-from lake.contract import check_columns, declared, matches, partitions
+from lake.contract import check_columns, matches, partitions, require_declared
 from lake.datafiles import compare_sizes, open_data_file, pick_paths
 from lake.datasets import dataset
 from lake.digest import combine
 from lake.durability import Disk
 from lake.errors import ContractBroken, SourceUnavailable
+from lake.executor_stage import ExecutorStage
 from lake.identity import slug
 from lake.keyring_guard import KeyringGuard
+from lake.locations import report_unreachable
 from lake.log_recovery import remove_leftovers, set_aside_cut_entries
-from lake.places import reaching
 from lake.sealing import TOKEN, seal, unseal
-from lake.snapshot import Snapshot, Written, bytes_id, bytes_mark, held, label, mark_of, seen_id
+from lake.snapshot import Snapshot, Written, bytes_id, bytes_mark, format_label, list_data_files, mark_of, seen_id
 from lake.staging import Stage
 from lake.tables import Kind
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
     from lake.keyring import Keyring
-    from lake.places import Place
+    from lake.locations import Location
     from lake.tables import Table
 
 _BATCH_ROWS = 65_536
@@ -53,7 +53,7 @@ class Lake:
     The keyring is asked for only when a table with sealed columns is written or revealed.
     """
 
-    def __init__(self, place: Place, keyring: Callable[[], Keyring] | None = None) -> None:
+    def __init__(self, place: Location, keyring: Callable[[], Keyring] | None = None) -> None:
         if set(place.root) & _PATTERNS:
             raise ContractBroken(
                 f"the lake cannot lie in {place.root}: readers would take part of that path for a pattern",
@@ -83,9 +83,9 @@ class Lake:
         """Open a stage for one partition: units are written aside, nothing is visible until `commit`."""
         return Stage(self.place, table, slug(run_id), self._sealer(table, slug(run_id)))
 
-    def annex(self, table: Table, run_id: str, spool: str) -> Annex:
-        """Open, on an executor, the annex of a stage that another process holds open."""
-        return Annex(self.place, table, slug(run_id), self._sealer(table, slug(run_id)), spool)
+    def executor_stage(self, table: Table, run_id: str, spool: str) -> ExecutorStage:
+        """Open, on an executor, the part of a stage that another process holds open."""
+        return ExecutorStage(self.place, table, slug(run_id), self._sealer(table, slug(run_id)), spool)
 
     def replace(self, table: Table, run_id: str, frame: Any, made_from: str, seen: str | None = None) -> Written:
         """Replace a run's partition by a frame (anything that speaks Arrow), sorted by the table's key."""
@@ -96,7 +96,7 @@ class Lake:
     def add(self, stage: Stage, frame: Any) -> None:
         """Put a frame's rows on a stage, sorted by the table's key: one data file for each of its inner partitions."""
         table = stage.table
-        rows = declared(table, pa.table(frame), stage.run_id).combine_chunks()
+        rows = require_declared(table, pa.table(frame), stage.run_id).combine_chunks()
         parts = partitions(table, rows)
         for values in parts:
             part = rows if len(parts) == 1 else rows.filter(matches(values)).combine_chunks()
@@ -132,11 +132,11 @@ class Lake:
         for attempt in range(commits.TRIES):
             with self.stage(table, run_id) as stage:
                 keyring, handle = self._keys(table), self._open_or_create(table)
-                for path, (_, values) in held(handle, table, [run_id]).items():
+                for path, (_, values) in list_data_files(handle, table, [run_id]).items():
                     unit = stage.unit()
                     for batch in self._batches(table, path):
                         unit.write(unseal(table, batch, keyring, run_id))
-                    unit.finish(**_typed(table, values))
+                    unit.finish(**_cast_partition_values(table, values))
                 actions, written, bytes_marks = self._exchange(handle, stage)
                 if not actions:
                     return written
@@ -157,7 +157,7 @@ class Lake:
         handle = self._open(table)
         if handle is None:
             return []
-        with reaching(f"{self.uri(table)} could not be tidied"):
+        with report_unreachable(f"{self.uri(table)} could not be tidied"):
             handle.create_checkpoint()
             if self._disk is not None:
                 self._disk.sync_log(self.log(table), handle.version() - 1, handle.version())
@@ -219,8 +219,10 @@ class Lake:
         handle = self._open(table)
         stored = [name for name in table.file_schema.names if name in columns]
         schema = table.arrow_schema_of(columns)
-        for path, (_, parted) in sorted(({} if handle is None else held(handle, table, [slug(run_id)])).items()):
-            constants = {"run_id": run_id, **_typed(table, parted)}
+        for path, (_, parted) in sorted(
+            ({} if handle is None else list_data_files(handle, table, [slug(run_id)])).items()
+        ):
+            constants = {"run_id": run_id, **_cast_partition_values(table, parted)}
             if any(constants[name] != value for name, value in values.items()):
                 continue
             for batch in self._batches(table, path, stored):
@@ -258,7 +260,7 @@ class Lake:
 
     def _sealer(self, table: Table, run_id: str) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
         keyring = self._keys(table, will_seal=True) if table.sealed else None
-        return _as_it_is if keyring is None else partial(seal, table, run_id=run_id, keyring=keyring)
+        return _keep_rows if keyring is None else partial(seal, table, run_id=run_id, keyring=keyring)
 
     def _keys(self, table: Table, *, will_seal: bool = False) -> Keyring:
         if self._guard is None:
@@ -275,7 +277,7 @@ class Lake:
         Gives the actions that make them the partition, what it will be, and the mark of its bytes where they change.
         """
         units = {unit.path: unit for unit in stage.units}
-        before = held(handle, stage.table, [stage.run_id])
+        before = list_data_files(handle, stage.table, [stage.run_id])
         added = [unit for path, unit in units.items() if path not in before]
         kept = {path: size for path, (size, _) in before.items() if path in units}
         damaged = compare_sizes(self.root(stage.table), kept)
@@ -287,7 +289,7 @@ class Lake:
         repaired = [
             units[path] for path in kept if path in damaged or (is_compared and stage.has_other_bytes(units[path]))
         ]
-        with reaching(f"{self.uri(stage.table)} could not be written to"):
+        with report_unreachable(f"{self.uri(stage.table)} could not be written to"):
             stage.settle([*added, *repaired], self._disk)
         # A version that writes other bytes for the same rows gives a file another size: the log must say so.
         adds = [unit.add_action() for unit in (*added, *(u for u in repaired if u.bytes != kept[u.path]))]
@@ -297,7 +299,7 @@ class Lake:
             rows=sum(unit.rows for unit in units.values()),
             bytes=sum(unit.bytes for unit in units.values()),
             files=len(units),
-            content_sha256=combine(map(label, units)),
+            content_sha256=combine(map(format_label, units)),
             version=handle.version(),
             is_changed=bool(added or removes or repaired),
         )
@@ -319,7 +321,7 @@ class Lake:
             app_transactions=[Transaction(app, mark) for app, mark in marks.items()],
         )
         before = handle.version()
-        with reaching(f"{self.uri(stage.table)} could not be committed to"):
+        with report_unreachable(f"{self.uri(stage.table)} could not be committed to"):
             commits.commit_actions(handle, actions, stage.table, properties)
             handle.update_incremental()
             if self._disk is not None:
@@ -350,12 +352,12 @@ class Lake:
         """The directory of a local table's log."""
         return self.root(table).directory / "_delta_log"
 
-    def root(self, table: Table) -> Place:
+    def root(self, table: Table) -> Location:
         """The place of a table."""
         return self.place.child(*table.path.split("/"))
 
     def _open(self, table: Table) -> DeltaTable | None:
-        with reaching(f"{self.uri(table)} did not answer"):
+        with report_unreachable(f"{self.uri(table)} did not answer"):
             if self.place.is_local:
                 aside = self.place.directory / "_staging" / table.full_name / "unreadable"
                 set_aside_cut_entries(self.log(table), aside, table.full_name)
@@ -371,7 +373,7 @@ class Lake:
         if handle is not None:
             return handle
         # Where the commit fails, another writer made it a moment earlier: it is there now.
-        with reaching(f"{self.uri(table)} could not be made"), suppress(CommitFailedError):
+        with report_unreachable(f"{self.uri(table)} could not be made"), suppress(CommitFailedError):
             DeltaTable.create(
                 self.uri(table),
                 schema=table.arrow_schema,
@@ -390,11 +392,11 @@ class Lake:
         return handle
 
 
-def _as_it_is(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _keep_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def _typed(table: Table, values: dict[str, str | None]) -> dict[str, Any]:
+def _cast_partition_values(table: Table, values: dict[str, str | None]) -> dict[str, Any]:
     """The partition values inside a run's partition, of the kinds that are declared."""
     inner = {name: value for name, value in values.items() if name != "run_id"}
     return {name: value if table.column(name).kind is Kind.TEXT else int(value or 0) for name, value in inner.items()}

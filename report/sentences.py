@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def dominant(answer: Row, parts: Sequence[Row]) -> str | None:
-    """Where most of a pair's toll is paid; None where no part stands out."""
+    """Where most of a pair's overhead is paid; None where no part stands out."""
     share = answer["dominant_fraction"]
-    delta = next((row["delta_ns"] for row in parts if row["part"] == answer["dominant_part"]), None)
+    delta = next((row["overhead_ns"] for row in parts if row["part"] == answer["dominant_part"]), None)
     if delta is None or not finite(share):
         return None
-    total = sum(row["delta_ns"] or 0 for row in parts)
+    total = sum(row["overhead_ns"] or 0 for row in parts)
     where = WORDS[answer["dominant_part"]]
     if share > 1:
         return f"{where}: {ms(delta)} ms a step; other parts shrink beside it, so that {ms(total)} ms remain"
@@ -27,6 +27,6 @@ def dominant(answer: Row, parts: Sequence[Row]) -> str | None:
     return f"{most} of it is paid for {where}: {ms(delta)} of {ms(total)} ms a step ({share:.0%})"
 
 
-def ms(delta_ns: int) -> str:
+def ms(overhead_ns: int) -> str:
     """A change in milliseconds, with its sign."""
-    return f"{delta_ns / 1e6:+.1f}"
+    return f"{overhead_ns / 1e6:+.1f}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import narwhals as nw
 
 from bronze.manifest import REGIMES
-from lake.frames import Frame, floored, shaped, shared
+from lake.frames import Frame, compute_once, divide_down, select_declared
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.collectives import COLLECTIVES
-from silver.coverage import covered
+from silver.interval_cover import add_covered_time
 from silver.patterns import PATTERNS
-from silver.placing import hooked
 from silver.policy import BOUNDARIES, CIPHER, KEY_BITS, POLICY, SEALERS
+from silver.span_context import assign_hooks
 from silver.steps import EVIDENCE
 
 PATHS = ("pinned", "pageable", "managed", "peer", "hook", "gloo", "nccl", "rccl", "oneccl", "nvshmem", "other")
@@ -79,15 +79,15 @@ _INT = nw.Int64
 def conform(spans: Frame, collectives: Frame, runs: Frame) -> Frame:
     """Annotate every crossing with what its regime promises and what the recording shows; silence is never a zero."""
     claims = runs.select("run_id", "regime", "nodes_count")
-    found = nw.concat([_copies(spans), _exchanges(spans, collectives)], how="diagonal")
+    found = nw.concat([_find_copies(spans), _find_exchanges(spans, collectives)], how="diagonal")
     found = found.join(claims, on="run_id", how="left")
     is_far = (nw.col("nodes_count") > 1).fill_null(False) & (nw.col("boundary") == "gpu_to_gpu")
     found = found.with_columns(boundary=nw.when(is_far).then(nw.lit("gpu_to_network")).otherwise(nw.col("boundary")))
-    found = _exposed(shared(found), spans)
-    return shaped(_counted(_judged(found)), TABLE)
+    found = _add_exposed_time(compute_once(found), spans)
+    return select_declared(_count_messages(_judge_sealing(found)), TABLE)
 
 
-def _copies(spans: Frame) -> Frame:
+def _find_copies(spans: Frame) -> Frame:
     """Copies between host and GPU, and between GPUs; a copy on one GPU leaves no package."""
     copies = spans.filter(
         nw.col("kind") == "copy", nw.col("direction").is_in(["host_to_gpu", "gpu_to_host", "gpu_to_gpu"])
@@ -114,12 +114,12 @@ def _copies(spans: Frame) -> Frame:
     )
 
 
-def _exchanges(spans: Frame, collectives: Frame) -> Frame:
+def _find_exchanges(spans: Frame, collectives: Frame) -> Frame:
     """A rank's part in a collective: what it sends, by the hook's own hops where it recorded them, else by formula."""
     sending = collectives.filter(
         ~nw.col("collective").is_in(["barrier", "recv"]), (nw.col("group_size") > 1) | nw.col("group_size").is_null()
     )
-    sending = sending.join(_hops(spans), on=_KEYS, how="left")
+    sending = sending.join(_find_hops(spans), on=_KEYS, how="left")
     size, group = nw.col("buffer_bytes"), nw.col("group_size")
     is_reduced = nw.col("collective") == "all_reduce"
     is_around = nw.col("collective").is_in(["all_gather", "reduce_scatter", "all_to_all"])
@@ -134,7 +134,7 @@ def _exchanges(spans: Frame, collectives: Frame) -> Frame:
     sending = sending.with_columns(message_count=nw.when(is_hooked).then(nw.col("_hops")).otherwise(nw.col("_rounds")))
     # Whole buffers travel in a broadcast, a share of 1/N in every round of a ring.
     share = nw.when(group > 1).then(group)
-    payload = nw.when(is_single).then(size).otherwise(floored(size * nw.col("message_count"), share.fill_null(1)))
+    payload = nw.when(is_single).then(size).otherwise(divide_down(size * nw.col("message_count"), share.fill_null(1)))
     is_sized = ~size.is_null() & ~nw.col("message_count").is_null() & (is_single | ~share.is_null())
     # A hook that says the size of every hop is believed: its messages may be smaller than a share.
     is_told = (is_hooked & (nw.col("_told") == nw.col("_hops"))).fill_null(False)
@@ -163,12 +163,12 @@ def _exchanges(spans: Frame, collectives: Frame) -> Frame:
     )
 
 
-def _hops(spans: Frame) -> Frame:
+def _find_hops(spans: Frame) -> Frame:
     """What a hook's collective holds: its hops, and the seal and open spans nested in it, on the same thread."""
     one, zero = nw.lit(1).cast(_INT), nw.lit(0).cast(_INT)
     hops = ("hook_transport", *_SIZED_HOPS)
     hook = PATTERNS.has_pattern("pattern", "hook_collective", "hook_seal", "hook_open", *hops)
-    spans = shared(hooked(spans.filter(hook)))
+    spans = compute_once(assign_hooks(spans.filter(hook)))
     hooks = spans.filter(nw.col("_is_hook"))
     inside = spans.filter(~nw.col("_is_hook"), ~nw.col("_hook").is_null())
 
@@ -195,17 +195,19 @@ def _hops(spans: Frame) -> Frame:
     )
 
 
-def _exposed(found: Frame, spans: Frame) -> Frame:
+def _add_exposed_time(found: Frame, spans: Frame) -> Frame:
     """What of a crossing no compute kernel of its rank hid; null where the crossing or the GPU was not seen."""
     compute = spans.filter(nw.col("is_gpu"), nw.col("kind") == "compute")
     seeing = spans.filter(nw.col("is_gpu")).select("rank").unique().with_columns(_sees=nw.lit(1))
     timed = found.filter(~nw.col("duration_ns").is_null())
-    shares = covered(timed.select(*_KEYS, "ts_ns", "duration_ns"), compute).join(seeing, on="rank", how="inner")
+    shares = add_covered_time(timed.select(*_KEYS, "ts_ns", "duration_ns"), compute).join(
+        seeing, on="rank", how="inner"
+    )
     shares = shares.select(*_KEYS, exposed_ns=nw.col("duration_ns") - nw.col("covered_ns"))
     return found.join(shares, on=_KEYS, how="left")
 
 
-def _judged(found: Frame) -> Frame:
+def _judge_sealing(found: Frame) -> Frame:
     """Hold what the recording shows against what the regime promises."""
     is_hook, is_copy = nw.col("path") == "hook", nw.col("collective").is_null()
     found = found.with_columns(
@@ -300,7 +302,7 @@ def _reason(is_copy: nw.Expr) -> nw.Expr:
     return found
 
 
-def _counted(found: Frame) -> Frame:
+def _count_messages(found: Frame) -> Frame:
     """Count the messages under each key: a hook has one for what a rank sends on."""
     is_hooked = (nw.col("sealed_by") == "software_hook").fill_null(False)
     found = found.with_columns(

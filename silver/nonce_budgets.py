@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, floored, shaped
+from lake.frames import Frame, divide_down, select_declared
 from lake.tables import RUN_ID, Table, boolean, float64, int32, int64, text
 from silver.policy import POLICY
 from silver.steps import EVIDENCE
@@ -57,9 +57,9 @@ def conform(crossings: Frame) -> Frame:
         limit_count=nw.lit(limit).cast(nw.Int64),
         used_fraction=nw.col("sealed_message_count") / float(limit),
         limit_step_number=nw.when(nw.col("_stepped") > 0).then(
-            floored(nw.col("steps_count") * nw.lit(limit).cast(nw.Int64), pace.fill_null(1))
+            divide_down(nw.col("steps_count") * nw.lit(limit).cast(nw.Int64), pace.fill_null(1))
         ),
         evidence=nw.lit("measured"),
     )
     is_soon = (nw.col("limit_step_number") < _NEAR_STEPS).fill_null(False)
-    return shaped(keys.with_columns(is_near_limit=(nw.col("used_fraction") >= 0.5) | is_soon), TABLE)
+    return select_declared(keys.with_columns(is_near_limit=(nw.col("used_fraction") >= 0.5) | is_soon), TABLE)

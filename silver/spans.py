@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, shaped
+from lake.frames import Frame, select_declared
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
-from silver.cleaning import IDENTITY, intervals, once
+from silver.event_rules import IDENTITY, drop_duplicates, select_intervals
 from silver.patterns import KINDS, PATTERNS
-from silver.placing import in_steps, launched, named
-from silver.recorded import NOTES
+from silver.profiler_events import NOTES
+from silver.span_context import assign_launches, assign_steps, classify_names
 
 DIRECTIONS = PATTERNS.words("direction")
 MEMORIES = PATTERNS.words("memory")
@@ -87,12 +87,12 @@ def conform(
     clock_offsets: Frame,
 ) -> Frame:
     """Keep every interval once, and say what it was; time stays as recorded, with the aligned time beside it."""
-    spans = named(once(intervals(events.select(*READ, *NOTES), sources)), **_words())
-    spans = launched(in_steps(spans, steps), _called="_direction")
-    spans = _copied(spans.join(_modes(runs), on="run_id", how="left"))
+    spans = classify_names(drop_duplicates(select_intervals(events.select(*READ, *NOTES), sources)), **_list_words())
+    spans = assign_launches(assign_steps(spans, steps), _called="_direction")
+    spans = _read_copies(spans.join(_list_modes(runs), on="run_id", how="left"))
     spans = spans.join(clock_offsets.select("rank", "offset_ns"), on="rank", how="left")
     is_private = PATTERNS.is_private("pattern")
-    return shaped(
+    return select_declared(
         spans.with_columns(
             category=nw.when(PATTERNS.is_known("category") | (nw.col("category") == ""))
             .then(nw.col("category"))
@@ -106,14 +106,14 @@ def conform(
     )
 
 
-def _modes(runs: Frame) -> Frame:
+def _list_modes(runs: Frame) -> Frame:
     """Whether CC was on, as the run claims; a run that claims nothing is not reinterpreted."""
     is_on = nw.col("cc_mode").is_in(["on", "devtools"])
     is_implied = nw.col("cc_mode").is_null() & nw.col("regime").is_in(BOUNCED_REGIMES)
     return runs.select("run_id", _is_cc=(is_on.fill_null(False) | is_implied.fill_null(False)))
 
 
-def _words() -> dict[str, nw.Expr]:
+def _list_words() -> dict[str, nw.Expr]:
     """What a name says of a copy: direction, memory, and on which side Managed memory is."""
     name = nw.col("name")
     left, right = (name.str.contains(text, literal=True) for text in ("Managed -> Device", "Device -> Managed"))
@@ -121,7 +121,7 @@ def _words() -> dict[str, nw.Expr]:
     return {"_direction": PATTERNS.word("direction", name), "_memory": PATTERNS.word("memory", name), "_side": side}
 
 
-def _copied(spans: Frame) -> Frame:
+def _read_copies(spans: Frame) -> Frame:
     """Read direction and memory from a copy's name; under CC take back what Managed, Device-to-Device hides (R1)."""
     is_copy = (nw.col("kind") == "copy") & nw.col("is_gpu")
     spans = spans.with_columns(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from collector.errors import RingBroken
 from collector.frames import GROUP, LINK, Place, unpack
-from collector.links import MESSAGES_PER_KEY, Chains, Ends, Handshake, Identity, Nonces, crew
+from collector.links import MESSAGES_PER_KEY, Chains, Ends, Handshake, Identity, Nonces, make_pool
 
 KEYS = [bytes([number]) * 32 for number in range(8)]
 places = st.builds(
@@ -65,7 +65,7 @@ def test_the_nonces_of_a_link_never_repeat_whatever_it_carries(lengths: list[int
 def test_what_is_sealed_opens_to_itself_for_any_length_and_number_of_chains(
     data: bytes, chains: int, has_pool: bool
 ) -> None:
-    pool = crew(chains, "test") if has_pool else None
+    pool = make_pool(chains, "test") if has_pool else None
     sender, receiver = Chains(KEYS[:chains], pool), Chains(KEYS[:chains], pool)
     for _ in range(2):
         sealed, out = bytearray(sender.sealed_bytes(len(data))), bytearray(len(data))

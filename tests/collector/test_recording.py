@@ -19,7 +19,7 @@ from collector.device import cc_mode_of
 from collector.errors import CollectorError, RecordingRefused
 from collector.landing import Landing
 from collector.manifest import to_toml
-from collector.plan import planned, settings_of
+from collector.plan import plan_configurations, settings_of
 from collector.recording import Window
 from tests.support.ranks import ROOT
 
@@ -227,8 +227,8 @@ def test_steps_fall_into_their_phases() -> None:
     assert WINDOW.total_steps == 7
 
 
-def test_every_sealed_run_is_planned_after_a_twin_of_its_own_bucket_cap() -> None:
-    found = planned(
+def test_every_sealed_run_is_planned_after_a_baseline_of_its_own_bucket_cap() -> None:
+    found = plan_configurations(
         ["a", "b"], [1, 2], ["native", "plain", "sealed"], 2, ["chains=2+direct", "bucket_cap_mib=4"], ["b"], [2]
     )
     ids = [item.run_id for item in found]
@@ -236,8 +236,8 @@ def test_every_sealed_run_is_planned_after_a_twin_of_its_own_bucket_cap() -> Non
     for place, item in enumerate(found):
         if item.mode == "sealed":
             assert item.baseline in ids[:place]
-            twin = found[ids.index(item.baseline)]
-            assert twin.ring.get("bucket_cap_mib") == item.ring.get("bucket_cap_mib")
+            baseline = found[ids.index(item.baseline)]
+            assert baseline.ring.get("bucket_cap_mib") == item.ring.get("bucket_cap_mib")
         if item.repeat_of:
             assert item.repeat_of in ids[:place]
 

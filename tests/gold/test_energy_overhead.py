@@ -25,8 +25,8 @@ def energies(*joules: float | None, **fields: Any) -> pa.Table:
     )
 
 
-def compared(tee: pa.Table, twin: pa.Table, *repeats: pa.Table) -> dict[str, Any]:
-    (row,) = measure(PAIR, RUN, (tee, twin), repeats).to_pylist()
+def compared(tee: pa.Table, baseline: pa.Table, *repeats: pa.Table) -> dict[str, Any]:
+    (row,) = measure(PAIR, RUN, (tee, baseline), repeats).to_pylist()
     return dict(row)
 
 
@@ -56,27 +56,27 @@ def test_a_model_on_either_side_makes_the_answer_a_model_and_says_why() -> None:
     row = compared(energies(10, 12), energies(10, 12, evidence="modelled", reason="a line"))
     assert (row["verdict_class"], row["evidence"]) == ("within_noise", "modelled")
     narrow = "steps between the same readings are no samples of their own: the interval is too narrow"
-    assert row["reason"] == f"no repeat of the twin (repeat_of) gives a noise floor; {narrow}; a line"
+    assert row["reason"] == f"no repeat of the baseline (repeat_of) gives a noise floor; {narrow}; a line"
 
 
 def test_warm_up_is_left_out_and_the_clock_that_knows_more_steps_is_taken() -> None:
-    twin = joined(energies(9, 9, 9), energies(1, timed_by="profile"))
+    baseline = joined(energies(9, 9, 9), energies(1, timed_by="profile"))
     tee = joined(energies(900, is_warmup=True), energies(9, 9, 9).slice(1), energies(4, timed_by="profile"))
-    row = compared(tee, twin)
+    row = compared(tee, baseline)
     assert (row["timed_by"], row["steps_count"], row["energy_ratio"]) == ("log", 2, 1.0)
 
 
 @pytest.mark.parametrize(
-    ("tee", "twin", "reason"),
+    ("tee", "baseline", "reason"),
     [
-        (energies(1), energies(), "no power or energy of its twin was sampled"),
+        (energies(1), energies(), "no power or energy of its baseline was sampled"),
         (energies(), energies(1), "no power or energy of the run was sampled"),
         (energies(None), energies(1), "no step of the run has a known energy"),
         (energies(1, is_warmup=True), energies(1), "outside warm-up the two share no step of which both energies"),
     ],
 )
-def test_what_cannot_be_compared_says_why(tee: pa.Table, twin: pa.Table, reason: str) -> None:
-    row = compared(tee, twin)
+def test_what_cannot_be_compared_says_why(tee: pa.Table, baseline: pa.Table, reason: str) -> None:
+    row = compared(tee, baseline)
     assert row["reason"].startswith(reason)
     assert (row["energy_j"], row["verdict_class"], row["evidence"]) == (None, "inconclusive", "unobservable")
 

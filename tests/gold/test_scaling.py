@@ -10,14 +10,21 @@ from gold.scaling import TABLE, measure, partition
 def point(
     name: str,
     ranks: int | None,
-    toll_ns: int | None,
+    overhead_ns: int | None,
     cap_mib: float | None = None,
     sealed_message_count: int | None = None,
     sealed_bytes: int | None = None,
 ) -> dict[str, Any]:
     sealed = {"sealed_message_count": sealed_message_count, "sealed_bytes": sealed_bytes}
     where = {"world_size": ranks, "bucket_cap_mib": cap_mib}
-    return {"tee_run_id": name, "baseline_run_id": "b", "toll_ns": toll_ns, "slowdown_ratio": 2.0, **sealed, **where}
+    return {
+        "tee_run_id": name,
+        "baseline_run_id": "b",
+        "overhead_ns": overhead_ns,
+        "slowdown_ratio": 2.0,
+        **sealed,
+        **where,
+    }
 
 
 def scaled(*points: dict[str, Any]) -> list[dict[str, Any]]:
@@ -61,8 +68,10 @@ def test_bucket_caps_are_an_axis_of_their_own_and_unknown_places_are_left_out() 
     assert [(row["axis"], row["tee_run_id"]) for row in rows] == [("bucket_cap_mib", "a"), ("bucket_cap_mib", "b")]
 
 
-def test_the_toll_of_a_message_and_of_a_mib_are_slopes_of_their_own() -> None:
-    points = [point(name, None, toll, None, count, count << 19) for name, toll, count in (("a", 50, 2), ("b", 90, 4))]
+def test_the_overhead_of_a_message_and_of_a_mib_are_slopes_of_their_own() -> None:
+    points = [
+        point(name, None, overhead, None, count, count << 19) for name, overhead, count in (("a", 50, 2), ("b", 90, 4))
+    ]
     rows = scaled(*points, point("c", None, 70, None, 3))
     assert [(row["axis"], row["axis_number"], row["slope_ns"], row["points_count"]) for row in rows] == [
         ("sealed_message_count", 2.0, 20, 3),

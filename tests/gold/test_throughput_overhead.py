@@ -44,8 +44,8 @@ def rates(*values: float, **fields: Any) -> pa.Table:
     return log(*({"samples_per_second": value, **fields} for value in values))
 
 
-def compared(tee: pa.Table, twin: pa.Table, *repeats: pa.Table, runs: Any = (BLIND, BLIND)) -> dict[str, Any]:
-    (row,) = measure(PAIR, runs, (tee, twin), repeats).to_pylist()
+def compared(tee: pa.Table, baseline: pa.Table, *repeats: pa.Table, runs: Any = (BLIND, BLIND)) -> dict[str, Any]:
+    (row,) = measure(PAIR, runs, (tee, baseline), repeats).to_pylist()
     return dict(row)
 
 
@@ -57,18 +57,18 @@ def test_the_slowdown_is_the_ratio_of_the_logs_own_medians_over_matched_epochs()
     assert row["slowdown_low_ratio"] <= row["slowdown_ratio"] <= row["slowdown_high_ratio"]
     assert (row["period"], row["compared_by"], row["periods_count"]) == ("epoch", "samples_per_second", 5)
     assert row["verdict"].startswith("1.25x slower, 95 % 1.2")
-    assert row["verdict"].endswith("noise floor unknown, the twin was not repeated, 5 epochs")
+    assert row["verdict"].endswith("noise floor unknown, the baseline was not repeated, 5 epochs")
     assert (row["verdict_class"], row["evidence"]) == ("slower", "measured")
 
 
 def test_a_log_alone_says_what_it_cannot_show() -> None:
     said = ": where the time went, what crossed a boundary and whether it was sealed are unobservable"
-    tee, twin = rates(1, 1, 1), rates(1, 1, 1)
-    assert compared(tee, twin)["unobservable"] == f"neither has a profile{said}"
-    assert compared(tee, twin, runs=(BLIND, SEEN))["unobservable"] == f"the run has no profile{said}"
-    assert compared(tee, twin, runs=(SEEN, SEEN))["unobservable"] is None
+    tee, baseline = rates(1, 1, 1), rates(1, 1, 1)
+    assert compared(tee, baseline)["unobservable"] == f"neither has a profile{said}"
+    assert compared(tee, baseline, runs=(BLIND, SEEN))["unobservable"] == f"the run has no profile{said}"
+    assert compared(tee, baseline, runs=(SEEN, SEEN))["unobservable"] is None
     dark = {**SEEN, "gpu_evidence": "unobservable"}
-    assert compared(tee, twin, runs=(dark, SEEN))["unobservable"] == (
+    assert compared(tee, baseline, runs=(dark, SEEN))["unobservable"] == (
         "no GPU rows of the run: what the GPU did is unobservable"
     )
 
@@ -104,17 +104,17 @@ def test_what_was_logged_otherwise_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tee", "twin", "reason"),
+    ("tee", "baseline", "reason"),
     [
         (log(), rates(1), "the run has no training log"),
-        (rates(1), log(), "its twin has no training log"),
-        (rates(1), rates(1, period="step"), "the run logged epochs, its twin steps"),
+        (rates(1), log(), "its baseline has no training log"),
+        (rates(1), rates(1, period="step"), "the run logged epochs, its baseline steps"),
     ],
 )
 def test_where_nothing_can_be_compared_there_is_no_number_and_a_reason(
-    tee: pa.Table, twin: pa.Table, reason: str
+    tee: pa.Table, baseline: pa.Table, reason: str
 ) -> None:
-    row = compared(tee, twin)
+    row = compared(tee, baseline)
     assert (row["slowdown_ratio"], row["verdict_class"], row["reason"]) == (None, "inconclusive", reason)
     assert (row["verdict"], row["evidence"]) == (f"no answer: {reason}", "unobservable")
 

@@ -40,7 +40,7 @@ def broken_down(
     bounds = [0, *sorted(set(cuts)), END]
     charges = pl.concat(
         [
-            pl.DataFrame(bench.rows(time_breakdown.charged(rows, marks, low, high)))
+            pl.DataFrame(bench.rows(time_breakdown.charge_parts(rows, marks, low, high)))
             for low, high in itertools.pairwise(bounds)
         ]
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets.catalogue import TABLES
+from assets.build.catalogue import TABLES
 from lake.tables import Column, Kind, Table, boolean, float64, int64, text
 
 if TYPE_CHECKING:

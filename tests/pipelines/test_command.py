@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -218,7 +218,7 @@ def test_a_terminal_sees_a_bar_with_bytes_and_rows(places: list[str], traces: li
     _typed(*places, "land", *map(str, traces))
     screen, far_end = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-c", "from pipelines.cli import main; main()", *places, "run", "--no-check"],
+        [sys.executable, "-c", "from pipelines.cli.main import main; main()", *places, "run", "--no-check"],
         cwd=_ROOT,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "160"},
         stdout=subprocess.PIPE,
@@ -246,7 +246,7 @@ def _everything(screen: int) -> str:
 
 def _typed(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", "from pipelines.cli import main; main()", *words],
+        [sys.executable, "-c", "from pipelines.cli.main import main; main()", *words],
         cwd=_ROOT,
         capture_output=True,
         text=True,

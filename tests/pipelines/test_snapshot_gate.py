@@ -152,7 +152,7 @@ def test_a_new_snapshot_needs_a_reason_as_well(repository: SnapshotRepository) -
     status, page = gate()
     assert status == 1
     assert "| `gold.pairs` | new (1 row, 1 column) |" in page
-    repository.commit("Two\n\nSnapshot-Reason: gold.pairs: which run is whose twin is an answer too")
+    repository.commit("Two\n\nSnapshot-Reason: gold.pairs: which run is whose baseline is an answer too")
     assert gate()[0] == 0
 
 
@@ -334,6 +334,6 @@ def test_outside_a_repository_the_answer_says_so(tmp_path: Path, monkeypatch: py
 
 
 def test_help_imports_nothing_that_a_review_needs() -> None:
-    asked = "import sys, pipelines.cli; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    asked = "import sys, pipelines.cli.main; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True, text=True)
     assert not {"report", "assets", "gold", "polars", "pyarrow"} & set(done.stdout.split())

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from report.snapshot_review import MOST_CHARACTERS, Review, page
-from report.snapshot_section import Reason, Reviewed, section
-from report.snapshot_text import TableChange, compared, parsed
+from pipelines.review.page import MOST_CHARACTERS, Review, page
+from pipelines.review.section import Reason, Reviewed, section
+from pipelines.review.text_tables import TableChange, compare_tables, parse_table
 
 HEAD = "run_id,rank,name,value_ns,share_fraction,evidence\ntext,int32,text,int64 or null,float64 or null,text\n"
 KEY = ("run_id", "rank")
 
 
 def change(before: str, after: str, key: tuple[str, ...] = KEY) -> TableChange:
-    old, new = parsed(before), parsed(after)
+    old, new = parse_table(before), parse_table(after)
     assert old is not None
     assert new is not None
-    found = compared(old, new, key)
+    found = compare_tables(old, new, key)
     assert found is not None
     return found
 
@@ -34,13 +34,13 @@ def reviewed(before: str, after: str, title: str = "gold.made_up", key: tuple[st
 
 
 def test_nothing_is_null_where_null_may_be_and_the_empty_text_elsewhere() -> None:
-    table = parsed('a,b,c\ntext,text or null,text or null\n,,""\n')
+    table = parse_table('a,b,c\ntext,text or null,text or null\n,,""\n')
     assert table is not None
     assert table.rows == (("", None, ""),)
 
 
 def test_a_quoted_cell_may_hold_commas_quotes_and_pipes() -> None:
-    table = parsed('a,b\ntext,text\n"x, ""y"" | z",\\n\n')
+    table = parse_table('a,b\ntext,text\n"x, ""y"" | z",\\n\n')
     assert table is not None
     assert table.rows == (('x, "y" | z', "\\n"),)
 
@@ -61,13 +61,13 @@ def test_a_quoted_cell_may_hold_commas_quotes_and_pipes() -> None:
     ],
 )
 def test_any_other_text_is_no_table(text: str) -> None:
-    assert parsed(text) is None
+    assert parse_table(text) is None
 
 
 @given(st.text(alphabet='a,"\n\\ 1|', max_size=60), st.text(max_size=60))
 def test_no_text_is_too_strange_to_be_reviewed(before: str, after: str) -> None:
-    old, new = (parsed(f"a,b\ntext,int64 or null\n{text}") for text in (before, after))
-    moved = None if old is None or new is None else compared(old, new, ("a",))
+    old, new = (parse_table(f"a,b\ntext,int64 or null\n{text}") for text in (before, after))
+    moved = None if old is None or new is None else compare_tables(old, new, ("a",))
     assert section(Reviewed("a.csv", "a.csv", "a", before, after, moved)).startswith("### `a`\n")
 
 
@@ -84,16 +84,16 @@ def test_rows_are_compared_by_key_in_whatever_order_they_come() -> None:
 
 
 def test_a_key_that_does_not_tell_rows_apart_gives_no_comparison() -> None:
-    table = parsed(f"{HEAD}a,0,x,1,,m\na,0,y,2,,m\n")
+    table = parse_table(f"{HEAD}a,0,x,1,,m\na,0,y,2,,m\n")
     assert table is not None
-    assert compared(table, table, KEY) is None
-    assert compared(table, table, ("no_such_column",)) is None
-    assert compared(table, table, ()) is None
+    assert compare_tables(table, table, KEY) is None
+    assert compare_tables(table, table, ("no_such_column",)) is None
+    assert compare_tables(table, table, ()) is None
 
 
 def test_a_place_in_an_order_does_not_identify_what_stands_there() -> None:
-    before = "run_id,part_ordinal,part,delta_ns\ntext,int64,text,int64\na,0,crypto,5\na,1,copy,7\n"
-    after = "run_id,part_ordinal,part,delta_ns\ntext,int64,text,int64\na,0,copy,7\na,1,crypto,5\n"
+    before = "run_id,part_ordinal,part,overhead_ns\ntext,int64,text,int64\na,0,crypto,5\na,1,copy,7\n"
+    after = "run_id,part_ordinal,part,overhead_ns\ntext,int64,text,int64\na,0,copy,7\na,1,crypto,5\n"
     found = change(before, after, ("run_id", "part_ordinal"))
     assert found.key == ("run_id", "part")
     assert {move.column for move in found.moves} == {"part_ordinal"}
@@ -150,7 +150,7 @@ def test_time_that_went_from_one_column_to_another_is_told_as_such() -> None:
 
 
 def test_time_that_went_from_one_row_of_a_run_to_another_is_told_as_such() -> None:
-    head, key = "run_id,part,delta_ns\ntext,text,int64 or null\n", ("run_id", "part")
+    head, key = "run_id,part,overhead_ns\ntext,text,int64 or null\n", ("run_id", "part")
     before = f"{head}x,copy,5\nx,crypto,7\n"
     law = "In every run each moved time sums to what it did before"
     assert law in section(reviewed(before, f"{head}x,copy,7\nx,crypto,5\n", key=key))
@@ -159,10 +159,10 @@ def test_time_that_went_from_one_row_of_a_run_to_another_is_told_as_such() -> No
 
 
 def test_means_are_taken_apart_where_the_key_names_a_few_things() -> None:
-    head = "run_id,part,delta_ns\ntext,text,int64\n"
+    head = "run_id,part,overhead_ns\ntext,text,int64\n"
     told = section(reviewed(f"{head}x,copy,5\nx,crypto,7\n", f"{head}x,copy,7\nx,crypto,5\n", key=("run_id", "part")))
-    assert "| `delta_ns`, copy | 1 | 5 ns → 7 ns | +2 ns | +40.0 % |" in told
-    assert "| `delta_ns`, crypto | 1 | 7 ns → 5 ns | −2 ns | −28.6 % |" in told  # noqa: RUF001
+    assert "| `overhead_ns`, copy | 1 | 5 ns → 7 ns | +2 ns | +40.0 % |" in told
+    assert "| `overhead_ns`, crypto | 1 | 7 ns → 5 ns | −2 ns | −28.6 % |" in told  # noqa: RUF001
 
 
 def test_a_picture_is_compared_by_its_words() -> None:

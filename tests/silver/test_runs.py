@@ -155,7 +155,7 @@ def test_what_was_claimed_is_carried_on(found: Silver) -> None:
     run(model="m", batch_size=8, bucket_cap_mib=12.5, world_size=4, gpu=None, found_gpu="H100"),
     event("aten::add", "cpu_op", 1000, 10),
 )
-def test_the_workload_names_what_a_twin_must_share_and_the_family_all_but_ranks_and_cap(found: Silver) -> None:
+def test_the_workload_names_what_a_baseline_must_share_and_the_family_all_but_ranks_and_cap(found: Silver) -> None:
     ((workload, family),) = found.rows("runs", "workload", "family")
     assert workload == f"{family}|world_size=4|bucket_cap_mib=12.5"
     assert family.startswith("model=m|parameters_count=|dtype=|batch_size=8|")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from assets.relations import RELATIONS
+from assets.checks.relations import RELATIONS
 from benchmarks.measuring import ROOT
 from benchmarks.standalone import environment
 from tests.support.spark_lakes import PATIENCE_S, of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from click.testing import CliRunner
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 
 if TYPE_CHECKING:
     from pathlib import Path
