@@ -14,7 +14,6 @@ from pipelines.cli import session
 from pipelines.cli.failures import FAILED, INTERRUPTED, require_resources, tell_failure
 from pipelines.cli.key_commands import keys
 from pipelines.cli.verify_command import verify
-from pipelines.review.commands import snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +73,6 @@ def main(ctx: click.Context, lake: str | None, landing: str | None, keyring: str
 
 
 main.add_command(keys)
-main.add_command(snapshots)
 main.add_command(verify)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # By this a program finds its own comment again, to replace it.
-MARK = "<!-- teetotal snapshots review -->"
+MARK = "<!-- teetotal snapshot review -->"
 # A comment on GitHub has at most 65,536 characters; what they stand for may take several bytes each.
 MOST_CHARACTERS = 60_000
 # The tables whose rows are the answer itself: each pair is told, moved or not.
@@ -66,7 +66,7 @@ def page(review: Review, *, is_full: bool = False) -> str:
             room -= len(text.encode()) + 1
     left = len(ordered) - len(shown)
     more = (
-        [f"{format_count(left, 'section')} left out here: `teetotal snapshots review --full` has all.\n"]
+        [f"{format_count(left, 'section')} left out here: `python -m pipelines.review --full` has all.\n"]
         if left
         else []
     )
@@ -196,6 +196,8 @@ def _cut_to_limit(text: str) -> str:
     for part in text.splitlines():
         room -= len(part.encode()) + 1
         if room < 0:
-            return "\n".join([*kept, "", "The rest does not fit here: `teetotal snapshots review --full` has all.", ""])
+            return "\n".join(
+                [*kept, "", "The rest is left out: `python -m pipelines.review --full` has all.", ""]
+            )
         kept.append(part)
     return "\n".join(kept) + "\n"

@@ -1,4 +1,4 @@
-"""`teetotal snapshots`: what a change did to the snapshots, which commit explains it, and whether that is enough."""
+"""What a change did to the snapshots, which commit explains it, and whether that is enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`teetotal snapshots` on a real repository: what is told of a change, and when the gate stays shut."""
+"""`python -m pipelines.review` on a real repository: what is told of a change, and when the gate stays shut."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_with_a_reason_it_passes_and_the_review_is_the_comment(repository: Snaps
     repository.commit(f"Warm-up steps are left out\n\nBecause.\n\n{REASON}\nCo-authored-by: B <b@example.org>")
     status, page = gate()
     assert status == 0
-    assert page.startswith("<!-- teetotal snapshots review -->\n")
+    assert page.startswith("<!-- teetotal snapshot review -->\n")
     assert "reason: warm-up steps are left out, as the paper does" in page
     assert "changed in the same commits: `gold/step_overhead.py`" in page
     assert "1.42× → 1.51× (+6.34 %), measured, verdict unchanged (slower)" in page  # noqa: RUF001
@@ -219,7 +219,7 @@ def test_what_is_not_committed_is_reviewed_and_cannot_be_explained(repository: S
     assert "it is not committed, so no commit can explain it: `gold.pairs`, `gold.step_overhead`" in page
     assert "1.42× → 1.61×" in page  # noqa: RUF001
     assert "the work tree (2 not committed)" in page
-    assert told("review")[0] == 0
+    assert told()[0] == 0
 
 
 def test_what_main_brings_in_is_not_the_change(repository: SnapshotRepository) -> None:

@@ -248,7 +248,7 @@ def test_a_long_review_is_cut_to_a_comment_with_the_largest_moves_first() -> Non
     items = [reviewed(many(1), many(place + 2), f"gold.table_{place:03}") for place in range(120)]
     told = page(Review("a with b", tuple(items)))
     assert len(told.encode()) <= MOST_CHARACTERS
-    assert "sections left out here: `teetotal snapshots review --full` has all." in told
+    assert "sections left out here: `python -m pipelines.review --full` has all." in told
     assert told.index("### `gold.table_119`") < told.index("### `gold.table_118`")
     assert "### `gold.table_000`" not in told
     whole = page(Review("a with b", tuple(items)), is_full=True)
@@ -260,7 +260,7 @@ def test_a_head_that_is_too_long_by_itself_is_cut_at_a_line() -> None:
     items = [Reviewed("p" * 3000, "q", f"{place}" * 900, "a", "b", fault=f"{place}") for place in range(99)]
     told = page(Review("a with b", tuple(items)))
     assert len(told.encode()) <= MOST_CHARACTERS + 200
-    assert told.endswith("The rest does not fit here: `teetotal snapshots review --full` has all.\n")
+    assert told.endswith("The rest is left out: `python -m pipelines.review --full` has all.\n")
 
 
 def test_what_is_not_explained_comes_first() -> None:
