@@ -347,54 +347,15 @@ def _run(
     to: Sequence[str] = (),
 ) -> list[Outcome]:
     """Run, and say in a line what became of each run."""
-    from pipelines.cli.progress import ProgressListener, show_warnings
+    from pipelines.cli.progress import ProgressListener, format_outcome, show_warnings
     from pipelines.cli.run import run as run_all
 
     tell = partial(session.print_lines, err=True)
     with show_warnings():
         outcomes = run_all(chosen, ProgressListener(), run_ids, engine=engine, full=full, check=check, to=to, tell=tell)
     for outcome in outcomes:
-        session.print_lines(_format_outcome(outcome), err=outcome.fault is not None)
+        session.print_lines(format_outcome(outcome), err=outcome.fault is not None)
     return outcomes
-
-
-def _format_outcome(outcome: Outcome) -> str:
-    if outcome.fault is not None:
-        return f"{outcome.run_id}: failed: {outcome.fault}"
-    if outcome.is_skipped:
-        return f"{outcome.run_id}: fresh, nothing to do"
-    rows = {written.table: written.rows for written in outcome.written}
-    told = ", ".join(
-        f"{rows[table]:,} {name}"
-        for table, name in _TOLD.items()
-        if rows.get(table) or (table in rows and table not in _UNCOMMON)
-    )
-    changed = sum(written.is_changed for written in outcome.written)
-    return f"{outcome.run_id}: {told} ({changed} of {len(rows)} tables changed)"
-
-
-_TOLD = {
-    "bronze.trace_events": "events",
-    "bronze.nsys_events": "Nsight rows",
-    "bronze.training_log": "training records",
-    "bronze.collective_records": "collective records",
-    "bronze.device_samples": "readings",
-    "bronze.attestations": "tokens",
-    "bronze.copy_rates": "copy rates",
-    "silver.spans": "spans",
-    "silver.crossings": "crossings",
-    "gold.time_breakdown": "steps",
-}
-
-# Told of only where there are any.
-_UNCOMMON = {
-    "bronze.nsys_events",
-    "bronze.training_log",
-    "bronze.collective_records",
-    "bronze.device_samples",
-    "bronze.attestations",
-    "bronze.copy_rates",
-}
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -22,6 +22,30 @@ if TYPE_CHECKING:
     from lake.errors import LakeError
     from lake.landing_zone import LandedFile
     from lake.snapshot import Written
+    from pipelines.cli.run import Outcome
+
+_NOUNS = {
+    "bronze.trace_events": "events",
+    "bronze.nsys_events": "Nsight rows",
+    "bronze.training_log": "training records",
+    "bronze.collective_records": "collective records",
+    "bronze.device_samples": "readings",
+    "bronze.attestations": "tokens",
+    "bronze.copy_rates": "copy rates",
+    "silver.spans": "spans",
+    "silver.crossings": "crossings",
+    "gold.time_breakdown": "steps",
+}
+
+# Counted only where there are any.
+_UNCOMMON = {
+    "bronze.nsys_events",
+    "bronze.training_log",
+    "bronze.collective_records",
+    "bronze.device_samples",
+    "bronze.attestations",
+    "bronze.copy_rates",
+}
 
 
 class ProgressListener(BuildListener):
@@ -99,3 +123,19 @@ def _bars(screen: TextIO, run_id: str, files: Sequence[LandedFile]) -> Iterator[
             if file.problem is None
         }
         yield lambda name, source_bytes, rows: bars.update(tasks[name], completed=source_bytes, rows=rows)
+
+
+def format_outcome(outcome: Outcome) -> str:
+    """One line on what became of a run."""
+    if outcome.fault is not None:
+        return f"{outcome.run_id}: failed: {outcome.fault}"
+    if outcome.is_skipped:
+        return f"{outcome.run_id}: up to date, nothing to do"
+    rows = {written.table: written.rows for written in outcome.written}
+    counts = ", ".join(
+        f"{rows[table]:,} {name}"
+        for table, name in _NOUNS.items()
+        if rows.get(table) or (table in rows and table not in _UNCOMMON)
+    )
+    changed = sum(written.is_changed for written in outcome.written)
+    return f"{outcome.run_id}: {counts} ({changed} of {len(rows)} tables changed)"

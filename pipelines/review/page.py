@@ -196,8 +196,6 @@ def _cut_to_limit(text: str) -> str:
     for part in text.splitlines():
         room -= len(part.encode()) + 1
         if room < 0:
-            return "\n".join(
-                [*kept, "", "The rest is left out: `python -m pipelines.review --full` has all.", ""]
-            )
+            return "\n".join([*kept, "", "The rest is left out: `python -m pipelines.review --full` has all.", ""])
         kept.append(part)
     return "\n".join(kept) + "\n"

@@ -60,7 +60,7 @@ def test_demo_lands_the_bundled_recordings_and_a_second_one_changes_nothing(
     assert all(f"{run}: " in first.output and "fresh" not in first.output for run in runs)
     second = teetotal("demo")
     assert second.exit_code == 0
-    assert all(f"{run}: fresh, nothing to do" in second.output for run in runs)
+    assert all(f"{run}: up to date, nothing to do" in second.output for run in runs)
     states = teetotal("status").output
     assert states.count(" fresh ") == len(runs)
 
@@ -187,7 +187,7 @@ def test_a_run_can_be_made_up_to_a_table_and_completed_later(
     assert "a: 2 events, 2 spans (9 of 17 tables changed)" in teetotal(*words).output
     assert len(json.loads(teetotal("show", "gold.trace_summary", "--format", "json").stdout)) == 2
     assert json.loads(teetotal("show", "gold.time_breakdown", "--format", "json").stdout) == []
-    assert "a: fresh, nothing to do" in teetotal(*words).output
+    assert "a: up to date, nothing to do" in teetotal(*words).output
     assert _states(teetotal) == {"a": "stale"}, "not all of it is made"
     assert "a: 2 events, 2 spans" in teetotal("run").output
     assert _states(teetotal) == {"a": "fresh"}

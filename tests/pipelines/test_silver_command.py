@@ -182,7 +182,7 @@ def test_another_engine_finds_nothing_to_change(
     assert teetotal("run", "--no-check", "--engine", first).exit_code == 0
     versions = {path: path.stat().st_mtime_ns for path in (tmp_path / "lake" / "silver").rglob("*.json")}
     for other in others:
-        assert teetotal("run", "--no-check", "--engine", other).output == "honest: fresh, nothing to do\n"
+        assert teetotal("run", "--no-check", "--engine", other).output == "honest: up to date, nothing to do\n"
         again = teetotal("run", "--no-check", "--engine", other, "--full")
         assert again.exit_code == 0, again.output
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "lake" / "silver").rglob("*.json")} == versions
