@@ -66,6 +66,8 @@ class Carrier(Protocol):
     """A rank's two links as the ring's algorithm needs them: one onward, one inward."""
 
     transport: str
+    # Whether a message must lie in a slot of the link before it is sent; otherwise it may be sent from where it is.
+    sends_from_slots: bool
 
     def make_room(self, slot_bytes: int, count: int, ahead: int) -> None:
         """Room for so many messages out and so many ahead in; kept from bucket to bucket."""

@@ -79,6 +79,7 @@ class SealedRing:
         self.is_pipelined = pipelined
         self.is_direct = direct
         self.bucket_cap_mib = bucket_cap_mib
+        self.chunk_bytes = chunk_bytes if pipelined else None
         self._member = Member(dist.get_rank(group), dist.get_world_size(group), group, timeout_s)
         self._memory = HostMemory()
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
@@ -88,7 +89,7 @@ class SealedRing:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._rotation: Rotation | None = None
         if self._member.ranks > 1:
-            self._begin(identity, identities, chunk_bytes if pipelined else None, via, transport)
+            self._begin(identity, identities, via, transport)
 
     @property
     def regime(self) -> str:
@@ -100,13 +101,14 @@ class SealedRing:
         """What the ring has done so far."""
         return self._rotation.tally if self._rotation else Tally()
 
-    def settings(self) -> dict[str, str | int | bool]:
+    def settings(self) -> dict[str, str | int | bool | None]:
         """How the ring works, for the manifest's `[extra]`."""
         return {
             "ring_mode": self.mode,
             "ring_chains": self.chains,
             "ring_pipelined": self.is_pipelined,
             "ring_direct": self.is_direct,
+            "ring_chunk_bytes": self.chunk_bytes,
             "ring_transport": self._link.transport if self._rotation else "none",
         }
 
@@ -160,7 +162,6 @@ class SealedRing:
         self,
         identity: Identity | None,
         identities: dict[int, bytes] | None,
-        chunk_bytes: int | None,
         via: Via | None,
         transport: Transport,
     ) -> None:
@@ -172,7 +173,7 @@ class SealedRing:
             keys = Keys(Chains(onward, self._pool), Chains(inward, self._pool))
             if self.is_direct:
                 keys = share_keys(self._member, self._link, keys, self.chains, self._pool)
-        self._rotation = Rotation(self._member.rank, self._member.ranks, self._link, keys, chunk_bytes)
+        self._rotation = Rotation(self._member.rank, self._member.ranks, self._link, keys, self.chunk_bytes)
         self._thread = threading.Thread(target=self._work, args=(self._rotation,), name="ring", daemon=True)
         self._thread.start()
 

@@ -89,6 +89,7 @@ class SharedLink:
     """
 
     transport = "shared memory"
+    sends_from_slots = True
 
     def __init__(self, rank: int, ranks: int, onward: socket.socket, inward: socket.socket, timeout_s: float) -> None:
         self._rank = rank

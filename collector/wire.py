@@ -40,6 +40,7 @@ class Link:
     """
 
     transport = "tcp"
+    sends_from_slots = False
 
     def __init__(self, rank: int, ranks: int, onward: socket.socket, inward: socket.socket, timeout_s: float) -> None:
         self._rank = rank

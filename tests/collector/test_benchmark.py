@@ -144,6 +144,23 @@ def test_the_plain_baseline_seals_nothing(recorded: Recorded) -> None:
     assert recorded.rows("gold.time_breakdown", PLAIN)["crypto_whole_ns"].sum() == 0
 
 
+def test_the_plain_ring_records_a_copy_wherever_the_sealed_one_seals_or_opens_to_its_place(recorded: Recorded) -> None:
+    """A hop has the same spans in both modes; of what is opened, the plain ring adds the first half where it lies."""
+    spans = {}
+    for run_id in (PLAIN, SEALED):
+        events = recorded.rows("bronze.trace_events", run_id).filter(pl.col("phase") == "X")
+        named = events.with_columns(pl.col("name").str.extract("^tee::([a-z_]+)#").alias("span"))
+        sized = named.with_columns(pl.col("name").str.extract("#([0-9]+)$").cast(pl.Int64).alias("bytes"))
+        counted = sized.drop_nulls("span").group_by("span").agg(pl.len(), pl.col("bytes").sum())
+        spans[run_id] = {name: (count, size) for name, count, size in counted.rows()}
+    plain, sealed = spans[PLAIN], spans[SEALED]
+    assert plain["send"] == sealed["send"]
+    assert plain["copy_out"] == sealed["seal"]
+    assert [2 * value for value in plain["copy_in"]] == [*sealed["open"]]
+    assert {"seal", "open"}.isdisjoint(plain)
+    assert {"copy_out", "copy_in"}.isdisjoint(sealed)
+
+
 def test_the_time_that_sealing_took_is_in_the_breakdown_of_every_step(recorded: Recorded) -> None:
     found = recorded.rows("gold.time_breakdown", SEALED)
     assert len(found) == 3 * 3

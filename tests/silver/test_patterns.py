@@ -70,6 +70,8 @@ NOTES = {
     ("user_annotation", "tee::sendrecv#1"): ("transport", "hook_transport"),
     ("user_annotation", "tee::send#4096"): ("transport", "hook_sized_transport"),
     ("user_annotation", "tee::send#"): ("transport", "hook_transport"),
+    ("user_annotation", "tee::copy_out#4096"): ("transport", "hook_copy"),
+    ("user_annotation", "tee::copy_in#4096"): ("transport", "hook_copy"),
     ("user_annotation", "tee::relay#4096"): ("transport", "hook_relay"),
     ("user_annotation", "tee::relay"): ("annotation", "hook_other"),
     ("user_annotation", "tee::recv#1"): ("transport", "hook_receive"),
