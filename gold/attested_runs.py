@@ -25,6 +25,9 @@ _KEPT = (
     "conflicts",
     "found_sealed_message_count",
     "found_violations_count",
+    "ranks_count",
+    "found_world_size",
+    "world_size",
     "found_cc_mode",
     "found_cc_evidence",
 )
@@ -129,7 +132,9 @@ def _verdict() -> nw.Expr:
         .otherwise(nw.col("found_cc_evidence").fill_null("copies are labelled as it labels them"))
     )
     violations = nw.when(nw.col(broken) > 0).then(_format_count(broken, "violation")).otherwise(nw.lit("no violation"))
-    agrees = nw.concat_str(regime, nw.lit(" is what the recording shows: "), proof, nw.lit(", "), violations)
+    agrees = nw.concat_str(
+        regime, nw.lit(" is what the recording shows: "), proof, nw.lit(", "), violations, _describe_missing_ranks()
+    )
     contradicted = nw.concat_str(nw.lit("contradicted: "), nw.col("contradictions"))
     unproven = nw.concat_str(nw.lit("unproven: nothing in the recording shows "), regime)
     found = (
@@ -153,6 +158,17 @@ def _verdict() -> nw.Expr:
         .then(nw.concat_str(found, nw.lit("; devtools is not a mode that people ship")))
         .otherwise(found)
     )
+
+
+def _describe_missing_ranks() -> nw.Expr:
+    """What agrees is what was recorded: ranks without a trace are said."""
+    world = nw.coalesce(nw.col("found_world_size"), nw.col("world_size"))
+    seen = nw.col("ranks_count").cast(nw.Int64).cast(nw.String)
+    told = nw.concat_str(
+        nw.lit(", on "), seen, nw.lit(" of "), world.cast(nw.String), nw.lit(" ranks: the others recorded no trace")
+    )
+    is_short = ((nw.col("ranks_count") > 0) & (nw.col("ranks_count") < world)).fill_null(False)
+    return nw.when(is_short).then(told).otherwise(nw.lit(""))
 
 
 def _format_count(count: str, noun: str, *rest: str) -> nw.Expr:

@@ -108,7 +108,9 @@ def _select_calls(spans: Frame) -> Frame:
     is_launch = PATTERNS.has_pattern("pattern", "launch_call")
     calls = spans.filter(PATTERNS.has_pattern("pattern", *_CALLS)).with_columns(
         launches_count=to_flag(is_launch),
-        copy_calls_count=to_flag(PATTERNS.has_pattern("pattern", "copy_call")),
+        copy_calls_count=to_flag(
+            PATTERNS.has_pattern("pattern", "copy_call", "blocking_copy_call") & (nw.col("kind") != "blocking_copy")
+        ),
         launch_total_ns=nw.when(is_launch).then(nw.col("duration_ns")),
     )
     sums = calls.group_by(*_KEYS).agg(

@@ -37,6 +37,9 @@ TABLE = Table(
             minimum=0,
         ),
         float64("slowdown_high_ratio", "Upper end.", nullable=True, minimum=0),
+        int64("step_total_ns", "Time of all of them per rank and step of the run.", nullable=True, minimum=0),
+        int64("baseline_step_total_ns", "The same in its baseline.", nullable=True, minimum=0),
+        int64("overhead_ns", "The first less the second: what the TEE adds to a step by such calls.", nullable=True),
         int64("operations_count", "How many in the run.", minimum=1),
         int64("baseline_operations_count", "How many in its baseline.", minimum=1),
         text("verdict_class", "What the numbers allow to say.", one_of=VERDICTS),
@@ -81,12 +84,18 @@ def _compare_costs(ours: dict[str, Any], baseline: dict[str, Any]) -> dict[str, 
         "slowdown_ratio": _ratio(ours["median_ns"], baseline["median_ns"]),
         "slowdown_low_ratio": low,
         "slowdown_high_ratio": high,
+        **_compare_totals(ours["step_total_ns"], baseline["step_total_ns"]),
         "operations_count": ours["operations_count"],
         "baseline_operations_count": baseline["operations_count"],
         "verdict_class": "faster" if kind == "slower" and high is not None and high < 1 else kind,
         "evidence": "measured",
         "reason": "; ".join(reasons) or None,
     }
+
+
+def _compare_totals(ours: int | None, baseline: int | None) -> dict[str, int | None]:
+    added = None if ours is None or baseline is None else ours - baseline
+    return {"step_total_ns": ours, "baseline_step_total_ns": baseline, "overhead_ns": added}
 
 
 def _ratio(over: int | None, under: int | None) -> float | None:

@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 
     Cells = Sequence[tuple[dict[str, Any], dict[str, Any]]]
 
+# Parts that are one and the same work, whichever way a run records it: only their sum is compared between two modes.
+# A hop is sealed, copied, sent, waited for, received and opened; what a plain ring copies, a sealed one seals.
+GROUPS = {
+    "hop": ("collective", "crypto", "transport", "wait"),
+    "compute": ("compute", "memset"),
+    "copy": ("copy", "blocking_copy"),
+    "host": ("launch", "sync", "host"),
+    "rest": ("idle", "unattributed"),
+}
+_GROUP_OF = {part: group for group, parts in GROUPS.items() for part in parts}
+
 TABLE = Table(
     tier="gold",
     name="overhead_breakdown",
@@ -28,6 +39,16 @@ TABLE = Table(
         text("baseline_run_id", "The baseline without a TEE."),
         text("regime", "Regime of the run."),
         int64("part_ordinal", "Place of the part in the fixed priority, from 0.", minimum=0),
+        text(
+            "part_group",
+            "Parts that are compared as one: a hop is sealing, sending, waiting for peers, receiving and opening.",
+            one_of=tuple(GROUPS),
+        ),
+        int64(
+            "group_overhead_ns",
+            "What the TEE added to the group: the sum over its parts; null where one of them was not observed.",
+            nullable=True,
+        ),
         text("part", "Part of gold.time_breakdown.", one_of=PARTS),
         int64(
             "step_ns",
@@ -57,6 +78,10 @@ def measure(pair: Pair, tee: pa.Table, baseline: pa.Table) -> pa.Table:
     blind = {part for part in PARTS for side in (0, 1) if any(cell[side][f"{part}_ns"] is None for cell in cells)}
     ours, baselines = (_means([cell[side] for cell in cells], blind) for side in (0, 1))
     total = sum(ours.values()) - sum(baselines.values())
+    added = {
+        group: None if blind.intersection(parts) else sum(ours[part] - baselines[part] for part in parts)
+        for group, parts in GROUPS.items()
+    }
     rows = []
     for ordinal, part in enumerate(PARTS):
         row: dict[str, Any] = {
@@ -64,6 +89,8 @@ def measure(pair: Pair, tee: pa.Table, baseline: pa.Table) -> pa.Table:
             "baseline_run_id": pair.baseline_run_id,
             "regime": pair.regime,
             "part_ordinal": ordinal,
+            "part_group": _GROUP_OF[part],
+            "group_overhead_ns": added[_GROUP_OF[part]],
             "part": part,
             "cells_count": len(cells),
         }

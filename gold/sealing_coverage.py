@@ -14,9 +14,13 @@ from silver.steps import EVIDENCE
 FATES = {
     "sealed": "whose sealing was recorded",
     "claimed": "of which only the regime says that they were sealed",
+    "contradicted": "whose recorded seal is faster than a processor seals, so that it is no evidence",
     "plain": "that crossed in plaintext",
     "unknown": "of which nothing says whether they were sealed",
 }
+
+# The gravest first: what is said of a boundary as a whole.
+VERDICTS = ("contradicted", "plaintext", "unknown", "incomplete", "claimed", "sealed", "nothing_due")
 
 
 def _sums() -> tuple[Column, ...]:
@@ -42,6 +46,16 @@ TABLE = Table(
         RUN_ID,
         text("boundary", "Boundary.", one_of=BOUNDARIES),
         text("regime", "Regime that the run claims.", nullable=True, one_of=CROSSINGS.column("regime").one_of),
+        text(
+            "verdict_class",
+            "contradicted: seals that cannot be true; plaintext: a message that had to be sealed was not; unknown: of "
+            "some nothing says whether they were; incomplete: of some ranks or sizes nothing was recorded; claimed: "
+            "only the regime says it; sealed: every seal was recorded, on every rank; nothing_due: nothing had to be.",
+            one_of=VERDICTS,
+        ),
+        text("verdict", "The same as a sentence, with its numbers."),
+        int64("ranks_count", "Ranks that a trace has landed from.", nullable=True, minimum=0),
+        int64("world_size", "Ranks of the job, as traces or manifest say.", nullable=True, minimum=1),
         int64("crossings_count", "Transfers across it.", minimum=1),
         int64("promised_crossings_count", "Those that the regime must seal.", minimum=0),
         int64(
@@ -57,7 +71,12 @@ TABLE = Table(
         int64("violations_count", "Crossings that break the regime's promise.", minimum=0),
         int64("seal_ns", "Time spent sealing, where it was recorded.", nullable=True, minimum=0),
         int64("open_ns", "Time spent opening, where it was recorded.", nullable=True, minimum=0),
-        int64("overhead_bytes", "Bytes that nonces and tags add on the wire, where known.", nullable=True, minimum=0),
+        int64(
+            "overhead_bytes",
+            "Bytes that headers, nonces and tags add on the wire, where known.",
+            nullable=True,
+            minimum=0,
+        ),
         float64(
             "nonce_used_fraction",
             "Share of its AES-GCM limit that the most used key of the run has spent.",
@@ -79,7 +98,7 @@ _KEYS = ("run_id", "boundary")
 _INT = nw.Int64
 
 
-def measure(crossings: Frame, nonce_budgets: Frame) -> Frame:
+def measure(crossings: Frame, nonce_budgets: Frame, runs: Frame) -> Frame:
     """Split what was promised by what became of it; a claim counts as a claim, and is never added to what was seen."""
     split = _split_by_evidence(crossings)
     sums = [
@@ -90,7 +109,9 @@ def measure(crossings: Frame, nonce_budgets: Frame) -> Frame:
     budgets = nonce_budgets.group_by("run_id").agg(
         nonce_used_fraction=nw.col("used_fraction").max(), nonce_limit_step_number=nw.col("limit_step_number").min()
     )
-    return select_declared(_add_evidence(found.join(budgets, on="run_id", how="left")), TABLE)
+    world = nw.coalesce(nw.col("found_world_size"), nw.col("world_size"))
+    found = found.join(runs.select("run_id", "ranks_count", world_size=world), on="run_id", how="left")
+    return select_declared(_judge(_add_evidence(found.join(budgets, on="run_id", how="left"))), TABLE)
 
 
 def _flags() -> dict[str, nw.Expr]:
@@ -106,6 +127,7 @@ def _flags() -> dict[str, nw.Expr]:
         "_unobservable": is_due & (nw.col("seal_evidence") == "unobservable"),
         "_sizes_modelled": is_due & (nw.col("size_evidence") == "modelled"),
         "_sizes_unobservable": is_due & (nw.col("size_evidence") == "unobservable"),
+        "_unplaced": nw.col("boundary_evidence") == "unobservable",
         "_timed": ~nw.col("seal_ns").is_null(),
         "_wired": ~nw.col("wire_bytes").is_null(),
     }
@@ -136,11 +158,19 @@ def _split_by_evidence(crossings: Frame) -> Frame:
     def of(evidence: str, value: nw.Expr) -> nw.Expr:
         return nw.when(nw.col("seal_evidence") == evidence).then(value).otherwise(zero)
 
+    belied = nw.min_horizontal(
+        nw.coalesce(nw.col("contradicted_message_count"), zero), due - nw.col("sealed_message_count")
+    )
+    found = found.with_columns(contradicted_message_count=of("measured", belied))
+    shown = nw.col("sealed_message_count") + nw.col("contradicted_message_count")
+    found = found.with_columns(
+        contradicted_bytes=divide_down(size * shown, whole) - nw.col("sealed_bytes"),
+    )
     return found.with_columns(
         claimed_message_count=of("modelled", due),
         claimed_bytes=of("modelled", size),
-        plain_message_count=of("measured", due - nw.col("sealed_message_count")),
-        plain_bytes=of("measured", size - nw.col("sealed_bytes")),
+        plain_message_count=of("measured", due - nw.col("sealed_message_count") - nw.col("contradicted_message_count")),
+        plain_bytes=of("measured", size - nw.col("sealed_bytes") - nw.col("contradicted_bytes")),
         unknown_message_count=of("unobservable", due),
         unknown_bytes=of("unobservable", size),
     )
@@ -171,11 +201,78 @@ def _add_evidence(found: Frame) -> Frame:
             (is_unsized, "the trace gives the size of no crossing that must be sealed"),
             (is_due & ~is_unsized & (size == 0), "what must be sealed has no bytes"),
             (is_due & (nw.col("_timed") == 0), "what seals here leaves no span of its own, so its time is not known"),
+            (nw.col("_unplaced") > 0, "nobody says on which node each rank is, so some may belong to another boundary"),
             (nw.col("_wired") == 0, "what travels on the wire is not known"),
             (~has_key, "no key sealed in software, so no nonces were counted"),
             (has_key & nw.col("nonce_limit_step_number").is_null(), "sealing fell into no step, so it has no pace"),
         ),
     )
+
+
+def _judge(found: Frame) -> Frame:
+    """One word and one sentence for a boundary; ranks without a record keep it from being called sealed."""
+    is_due, missing = nw.col("promised_crossings_count") > 0, nw.col("world_size") - nw.col("ranks_count")
+    is_short = ((missing > 0) | (nw.col("unsized_crossings_count") > 0)).fill_null(False)
+    conditions = {
+        "contradicted": nw.col("contradicted_message_count") > 0,
+        "plaintext": (nw.col("plain_message_count") > 0) | (nw.col("violations_count") > 0),
+        "unknown": (nw.col("unknown_message_count") > 0) | nw.col("regime").is_null() | nw.col("world_size").is_null(),
+        "incomplete": is_short,
+        "claimed": nw.col("claimed_message_count") > 0,
+        "sealed": nw.lit(True),
+    }
+    found = found.with_columns(_missing=nw.when(missing > 0).then(missing).otherwise(nw.lit(0).cast(_INT)))
+    word = nw.lit("nothing_due")
+    for name in reversed(VERDICTS[:-1]):
+        word = (
+            nw.when(conditions[name].fill_null(False) & (is_due | nw.col("regime").is_null()))
+            .then(nw.lit(name))
+            .otherwise(word)
+        )
+    found = found.with_columns(verdict_class=word)
+    parts = [
+        nw.concat_str(
+            nw.col("verdict_class"),
+            nw.lit(": "),
+            _tell("sealed_message_count"),
+            nw.lit(" of "),
+            _tell("promised_message_count"),
+            nw.lit(" messages were seen to be sealed"),
+        ),
+        *(
+            nw.when(nw.col(f"{fate}_message_count") > 0).then(
+                nw.concat_str(_tell(f"{fate}_message_count"), nw.lit(said))
+            )
+            for fate, said in _SAID.items()
+        ),
+        nw.when(nw.col("unsized_crossings_count") > 0).then(
+            nw.concat_str(_tell("unsized_crossings_count"), nw.lit(" crossings have no size"))
+        ),
+        nw.when(nw.col("_missing") > 0).then(
+            nw.concat_str(_tell("_missing"), nw.lit(" of "), _tell("world_size"), nw.lit(" ranks recorded no trace"))
+        ),
+        nw.when(nw.col("world_size").is_null()).then(nw.lit("how many ranks there were is not known")),
+    ]
+    told = nw.concat_str(*parts, separator=", ", ignore_nulls=True)
+    nothing = nw.lit("nothing_due: the regime asks for nothing to be sealed here")
+    claimless = nw.lit("unknown: the run claims no regime, so nothing says what must be sealed")
+    verdict = (
+        nw.when(nw.col("regime").is_null()).then(claimless).otherwise(nw.when(is_due).then(told).otherwise(nothing))
+    )
+    return found.with_columns(verdict=verdict)
+
+
+# What is said of messages beyond those that were seen to be sealed.
+_SAID = {
+    "claimed": " are sealed by the regime's claim alone",
+    "contradicted": " have a seal that no processor could do",
+    "plain": " crossed in plaintext",
+    "unknown": " may be sealed or not",
+}
+
+
+def _tell(count: str) -> nw.Expr:
+    return nw.col(count).cast(_INT).cast(nw.String)
 
 
 def _pick_weakest(is_unobservable: nw.Expr, is_modelled: nw.Expr) -> nw.Expr:

@@ -13,6 +13,9 @@ TIMERS = ("profile", "log")
 SOURCES = ("counter", "power")
 # So many readings within a step measure it; with fewer the line between those around it is a model of it.
 ENOUGH = 3
+# What a verdict needs: a sensor that averages over its own period tells nothing of a shorter window.
+ENOUGH_FOR_A_VERDICT = 10
+ENOUGH_PERIODS = 5
 # A gap of more usual ones than this is no sampling: what happened in it nobody saw.
 LONG_GAPS = 3
 
@@ -43,6 +46,17 @@ TABLE = Table(
         ),
         int64("samples_count", "Readings within the step.", minimum=0),
         int64("sampling_ns", "Usual time between readings of the device.", nullable=True, minimum=0),
+        int64(
+            "sensor_period_ns",
+            "Usual time between readings that differ from the one before: how often the sensor itself has a new value, "
+            "however often it is asked; null where no two differ.",
+            nullable=True,
+            minimum=0,
+        ),
+        boolean(
+            "has_enough_readings",
+            "Whether a verdict may rest on it: at least 10 readings, and at least 5 periods of the sensor, lie within.",
+        ),
         text("evidence", "measured, or modelled where fewer than 3 readings lie within the step.", one_of=EVIDENCE),
         text("reason", "What makes it a model, or why there is no number, as sentences.", nullable=True),
     ),
@@ -75,6 +89,7 @@ def measure(device_samples: Frame, steps: Frame, throughput: Frame) -> Frame:
     begins, ends = (edges.filter(nw.col("_end") == end) for end in (0, 1))
     found = begins.join(ends.select(*_KEY, *_EDGE), on=_KEY, how="left", suffix="_at_end")
     found = found.join(_ways(lines), on=_OF_DEVICE, how="left")
+    found = found.join(_sensor_periods(lines), on=_OF_DEVICE, how="left")
     return select_declared(_add_evidence(found), TABLE)
 
 
@@ -90,6 +105,11 @@ def _add_evidence(found: Frame) -> Frame:
     is_few, is_inferred = samples < ENOUGH, (nw.col("_inferred") > 0).fill_null(False)
     found = found.with_columns(
         samples_count=samples,
+        has_enough_readings=(
+            is_told
+            & (samples >= ENOUGH_FOR_A_VERDICT)
+            & (nw.col("duration_ns") >= nw.col("sensor_period_ns") * ENOUGH_PERIODS)
+        ).fill_null(False),
         # Times a millionth, not by a million: Polars divides by a constant in another way than other engines.
         energy_j=spent.cast(nw.Float64) * _UJ_JOULES,
         mean_power_w=divide_to_fraction(spent * _UJ_A_NS_W, nw.col("duration_ns")),
@@ -211,6 +231,16 @@ def _ways(lines: Frame) -> Frame:
     )
     way = nw.when(nw.col("_way") == 0).then(nw.lit(SOURCES[0])).otherwise(nw.lit(SOURCES[1]))
     return ways.with_columns(sampling_ns=nw.col("_usual").round(0).cast(nw.Int64), _way=way).drop("_usual")
+
+
+def _sensor_periods(lines: Frame) -> Frame:
+    """How often a device's readings change: a tool may ask many times before the sensor has a new value."""
+    ordered = {"order_by": "ts_ns"}
+    moved = lines.with_columns(_previous=nw.col("_value").shift(1).over(*_OF_DEVICE, **ordered))
+    moved = moved.filter(nw.col("_value") != nw.col("_previous"))
+    moved = moved.with_columns(_since_ns=nw.col("ts_ns") - nw.col("ts_ns").shift(1).over(*_OF_DEVICE, **ordered))
+    periods = moved.group_by(*_OF_DEVICE).agg(_period=nw.col("_since_ns").median())
+    return periods.select(*_OF_DEVICE, sensor_period_ns=nw.col("_period").round(0).cast(nw.Int64))
 
 
 # -- both -------------------------------------------------------------------------------------------------------------

@@ -48,7 +48,13 @@ TABLE = Table(
             minimum=0,
         ),
         boolean("is_skew_certain", "Whether the skew exceeds its uncertainty.", nullable=True),
-        int32("late_rank", "Rank that arrived last, the lowest of several.", nullable=True, minimum=0),
+        int32(
+            "late_rank",
+            "Rank that arrived last: the earliest that it can have come is later than the latest of every other; null "
+            "where the clocks do not decide it.",
+            nullable=True,
+            minimum=0,
+        ),
         text("evidence", "Whether the collective was timed on every rank that recorded it.", one_of=EVIDENCE),
         text("reason", "What could not be seen, and why, as sentences.", nullable=True),
     ),
@@ -61,9 +67,21 @@ def measure(collectives: Frame, clock_offsets: Frame) -> Frame:
     """Compare starts on aligned clocks only, and durations only where every rank's was timed."""
     offsets = clock_offsets.select("run_id", "rank", "uncertainty_ns")
     seen = collectives.filter(nw.col("ranks_count") > 1).join(offsets, on=["run_id", "rank"], how="left")
-    seen = seen.with_columns(_one=nw.lit(1).cast(_INT), _late_ns=nw.col("aligned_ts_ns").max().over(*_KEYS))
     seen = seen.with_columns(
-        _late_rank=nw.when(nw.col("aligned_ts_ns") == nw.col("_late_ns")).then(nw.col("rank")),
+        _one=nw.lit(1).cast(_INT),
+        _low_ns=nw.col("aligned_ts_ns") - nw.col("uncertainty_ns"),
+        _high_ns=nw.col("aligned_ts_ns") + nw.col("uncertainty_ns"),
+    )
+    seen = seen.with_columns(
+        _from_last=nw.col("_one").cum_sum(reverse=True).over(*_KEYS, order_by=["_high_ns", "rank", "ordinal"])
+    )
+    seen = seen.with_columns(
+        _latest_ns=nw.when(nw.col("_from_last") == 1).then(nw.col("_high_ns")).max().over(*_KEYS),
+        _next_latest_ns=nw.when(nw.col("_from_last") == 2).then(nw.col("_high_ns")).max().over(*_KEYS),
+    )
+    others = nw.when(nw.col("_from_last") == 1).then(nw.col("_next_latest_ns")).otherwise(nw.col("_latest_ns"))
+    seen = seen.with_columns(
+        _late_rank=nw.when(nw.col("_low_ns") > others).then(nw.col("rank")),
         _place=nw.col("_one").cum_sum(reverse=True).over(*_KEYS, order_by=["uncertainty_ns", "rank", "ordinal"]),
         _is_timed=to_flag(~nw.col("duration_ns").is_null()),
         _is_aligned=to_flag(~nw.col("aligned_ts_ns").is_null() & ~nw.col("uncertainty_ns").is_null()),
@@ -105,6 +123,10 @@ def _add_evidence(together: Frame) -> Frame:
         reason=join_reasons(
             (~is_timed, "on some rank only the call was seen, not the transfer"),
             (~is_aligned, "the clock offset of some rank is not known, so its arrival cannot be compared"),
+            (
+                is_aligned & nw.col("late_rank").is_null(),
+                "which rank came last is undecided: their clocks are not known well enough",
+            ),
             (
                 nw.col("buffer_bytes").is_null() & (nw.col("collective") != "barrier"),
                 "the trace does not give its size",

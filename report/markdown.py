@@ -78,12 +78,12 @@ TELLING: dict[str, tuple[str, ...]] = {
         *("slope_ns", "slope_low_ns", "slope_high_ns", "evidence", "reason"),
     ),
     sealing_coverage.TABLE.full_name: (
-        *("run_id", "boundary", "regime", "promised_bytes", "sealed_bytes", "covered_bytes_fraction"),
+        *("run_id", "boundary", "regime", "verdict", "promised_bytes", "sealed_bytes", "covered_bytes_fraction"),
         *("promised_message_count", "sealed_message_count", "violations_count", "evidence", "reason"),
     ),
     step_energy.TABLE.full_name: (
         *("run_id", "timed_by", "rank", "step_number", "device_id", "duration_ns", "energy_j", "mean_power_w"),
-        *("samples_count", "sampling_ns", "evidence", "reason"),
+        *("samples_count", "sensor_period_ns", "has_enough_readings", "evidence", "reason"),
     ),
     step_overhead.TABLE.full_name: (
         *("run_id", "baseline_run_id", "verdict", "slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio"),
@@ -103,7 +103,18 @@ TELLING: dict[str, tuple[str, ...]] = {
         "evidence",
     ),
     overhead_breakdown.TABLE.full_name: (
-        *("run_id", "part", "overhead_ns", "share_fraction", "step_ns", "baseline_step_ns", "evidence", "reason"),
+        *(
+            "run_id",
+            "part_group",
+            "group_overhead_ns",
+            "part",
+            "overhead_ns",
+            "share_fraction",
+            "step_ns",
+            "baseline_step_ns",
+            "evidence",
+            "reason",
+        ),
     ),
     trace_summary.TABLE.full_name: (
         *("run_id", "rank", "total_ns", "busy_ns", "idle_ns", "tl_compute_ns", "tl_comm_ns"),
@@ -119,7 +130,13 @@ _UNITS: dict[str, Callable[[Any], str]] = {
     "fraction": format_percent,
     "ratio": format_ratio,
 }
-_SIGNED = {"overhead_ns", "slope_ns", "slope_low_ns", "slope_high_ns"}
+_SIGNED = {
+    "overhead_ns",
+    "group_overhead_ns",
+    "slope_ns",
+    "slope_low_ns",
+    "slope_high_ns",
+}
 _MARKS = re.compile(r"([\\`*_\[\]~])")
 # Renderers make links of bare addresses even where every mark is escaped; a joiner that is not seen keeps them apart.
 _ADDRESS = re.compile(r"(?i)(https?|ftp|mailto|xmpp|www)(?=[:.])|(?<=@)")

@@ -42,6 +42,8 @@ TABLE = Table(
         ),
         int64("step_number", "Step that launched it, else the one in which it started.", nullable=True, minimum=0),
         int64("group_size", "Ranks that take part.", nullable=True, minimum=1),
+        int64("first_group_rank", "Lowest rank of the group, where the trace lists them.", nullable=True, minimum=0),
+        int64("last_group_rank", "Highest rank of it.", nullable=True, minimum=0),
         text("dtype", "Element type of the message, as the source spells it.", nullable=True),
         int64("buffer_bytes", "Size of the whole buffer that is reduced or gathered.", nullable=True, minimum=0),
         text("process_group_name", "Name of the process group.", nullable=True),
@@ -65,7 +67,10 @@ _ARGUMENTS = (
     "process_group_name",
     "collective_sequence",
     "communicator_id",
+    "process_group_ranks",
 )
+# A list of ranks as the profiler writes it, in order; long ones leave out what lies between the first and the last.
+_RANKS = "^\\[[0-9]{1,6}(, ?([0-9]{1,6}|[.]{3}))*\\]\\z"
 
 
 def conform(spans: Frame, events: Frame, runs: Frame) -> Frame:
@@ -145,7 +150,10 @@ def _add_sizes(seen: Frame, runs: Frame) -> Frame:
     group = nw.coalesce(nw.col("group_size"), nw.col("_world"))
     seen = seen.with_columns(_elements=nw.when(is_sane).then(nw.col("_elements")), group_size=group)
     is_group = (nw.col("group_size") >= 1) & (nw.col("group_size") <= _MOST_RANKS)
+    listed = nw.when(nw.col("process_group_ranks").str.contains(_RANKS)).then(nw.col("process_group_ranks"))
     return seen.with_columns(
+        first_group_rank=listed.str.replace_all("^\\[", "").str.replace_all("[^0-9].*", "").cast(nw.Int64),
+        last_group_rank=listed.str.replace_all("\\]\\z", "").str.replace_all("^.*[^0-9]", "").cast(nw.Int64),
         buffer_bytes=nw.coalesce(told.cast(nw.Int64), nw.col("_elements") * PATTERNS.element_bytes("dtype")),
         group_size=nw.when(is_group).then(nw.col("group_size")),
     )

@@ -10,6 +10,7 @@ from lake.frames import Frame, join_reasons, select_declared, to_flag
 from lake.tables import RUN_ID, Table, boolean, int64, text
 from silver.attestations import STANDINGS
 from silver.crossings import RELABELLING_REGIMES
+from silver.ring_settings import OPTIONS, describe_option
 from silver.steps import EVIDENCE
 
 # What must be equal in a family of runs; a pair must also be equal in world size and bucket cap.
@@ -43,7 +44,11 @@ TABLE = Table(
         RUN_ID,
         *CLAIMS,
         text("workload", "What must be equal for two runs to be a pair, as `field=value` parts.", nullable=True),
-        text("family", "The same without world size and bucket cap: runs to be compared for scaling.", nullable=True),
+        text(
+            "family",
+            "The same without world size and bucket cap, and with the ring's options: runs to be compared for scaling.",
+            nullable=True,
+        ),
         text("extra", "The manifest's `[extra]` table as JSON text.", nullable=True, sensitive=True, is_free_text=True),
         int64("found_world_size", "Ranks of the job, as the traces say.", nullable=True, minimum=1),
         text("found_backend", "Collective backend, as the traces say.", nullable=True),
@@ -119,7 +124,8 @@ def _add_workload(found: Frame) -> Frame:
     size = nw.concat_str(nw.lit("world_size="), ranks)
     cap = nw.concat_str(nw.lit("bucket_cap_mib="), _describe_plainly(nw.col("bucket_cap_mib")))
     is_named = ~nw.col("model").is_null()
-    family = nw.concat_str(*parts, separator="|")
+    ring = [nw.concat_str(nw.lit(f"{name}="), describe_option(name)) for name in OPTIONS]
+    family = nw.concat_str(*parts, *ring, separator="|")
     workload = nw.concat_str(*parts, size, cap, separator="|")
     return found.with_columns(family=nw.when(is_named).then(family), workload=nw.when(is_named).then(workload))
 

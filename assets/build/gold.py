@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import cached_property
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ from gold import (
     throughput_overhead,
     time_breakdown,
     trace_summary,
+    waiting,
 )
 from lake.engines import PolarsEngine
 from lake.errors import naming
@@ -81,7 +83,7 @@ TABLES = (*RUN_TABLES, *PAIR_TABLES, scaling.TABLE, published.TABLE)
 _MODULES = (clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput)
 _KNOWN = {table.full_name: table for table in (*(module.TABLE for module in _MODULES), *TABLES)}
 # Raise with every change of what a measure makes of the same rows: every run is then measured again.
-MEASURES_VERSION = 7
+MEASURES_VERSION = 8
 SLICE_SPANS = 250_000
 # One span in so many is looked at to cut time into slices.
 SAMPLED = 16
@@ -93,7 +95,7 @@ READ_AGAIN = 8
 _SLICED = (
     *("run_id", "rank", "source_sha256", "ordinal", "kind", "pattern", "is_gpu", "category", "name", "ts_ns"),
     *("duration_ns", "correlation_id", "launch_ts_ns", "launch_duration_ns", "direction", "memory", "payload_bytes"),
-    *("is_orphan", "is_before_launch"),
+    *("is_orphan", "is_before_launch", "step_number", "launch_step_number"),
 )
 
 
@@ -144,16 +146,18 @@ def materialise(lake: Lake, run_id: str, engine: Engine, tables: Sequence[Table]
         return GoldBuild(lake, run_id, engine).materialise(marks)
     local, summed = GoldBuild(lake, run_id, PolarsEngine()), _select_sliced(tables)
     # Of each slice only sums come back; with them every table can be made, all at once.
-    slices = [(run_id, summed, one) for one in local.slices()] if summed else []
+    slices = [(run_id, summed, one, local.known) for one in local.slices()] if summed else []
     sums = _combine_sums(engine.executors.each(measure_slice, slices))
     waves: list[Wave] = [[(table, [()]) for table in tables]]
     return hand_out(engine.executors, lake, run_id, make_table, waves, marks.__getitem__, sums)
 
 
-def measure_slice(site: Site, order: tuple[str, list[str], Slice]) -> dict[str, pa.Table]:
-    """The sums of one slice of a run, on an executor."""
-    run_id, summed, one = order
-    return GoldBuild(site.lake, run_id, PolarsEngine()).sums_of(one, summed)
+def measure_slice(site: Site, order: tuple[str, list[str], Slice, dict[str, pa.Table]]) -> dict[str, pa.Table]:
+    """The sums of one slice of a run, on an executor; what only the whole run shows is handed over."""
+    run_id, summed, one, known = order
+    measuring = GoldBuild(site.lake, run_id, PolarsEngine())
+    measuring.known = known
+    return measuring.sums_of(one, summed)
 
 
 def make_table(site: Site, order: TableOrder) -> list[Staged]:
@@ -174,6 +178,17 @@ class GoldBuild:
         self._engine = engine
         self._spanned = self._read(spans.TABLE)
         self._stepped = self._compute_once(self._read(steps.TABLE))
+
+    @cached_property
+    def known(self) -> dict[str, pa.Table]:
+        """What slices of time need of the whole run: where ranks waited for each other, and the first calls."""
+        return {
+            "waits": self._engine.rows(waiting.find_waits(self._spanned, self._read(collectives.TABLE))),
+            "first_calls": self._engine.rows(operation_costs.find_first_calls(self._spanned)),
+        }
+
+    def _whole(self, name: str) -> Frame:
+        return self._engine.wrap(self.known[name])
 
     def materialise(self, made_from: Mapping[Table, str]) -> list[Written]:
         """The tables in this process, slice by slice where intervals are merged."""
@@ -197,10 +212,12 @@ class GoldBuild:
             time_breakdown.TABLE.name: lambda: time_breakdown.measure(summed(), stepped, seeing()),
             kernel_breakdown.TABLE.name: lambda: kernel_breakdown.measure(spanned),
             launches.TABLE.name: lambda: launches.measure(summed(), spanned),
-            operation_costs.TABLE.name: lambda: operation_costs.measure(summed(), spanned),
+            operation_costs.TABLE.name: lambda: operation_costs.measure(
+                summed(), spanned, stepped, self._whole("first_calls")
+            ),
             stragglers.TABLE.name: lambda: stragglers.measure(read(collectives.TABLE), read(clock_offsets.TABLE)),
             sealing_coverage.TABLE.name: lambda: sealing_coverage.measure(
-                read(crossings.TABLE), read(nonce_budgets.TABLE)
+                read(crossings.TABLE), read(nonce_budgets.TABLE), read(runs.TABLE)
             ),
             step_energy.TABLE.name: lambda: step_energy.measure(
                 read(device_samples.TABLE), stepped, read(throughput.TABLE)
@@ -230,9 +247,13 @@ class GoldBuild:
     def _sums(self, spanned: Frame, low: int, high: int, summed: Sequence[str]) -> dict[str, pa.Table]:
         plans: dict[str, Callable[[], Frame]] = {
             trace_summary.TABLE.name: lambda: trace_summary.unite_intervals(spanned, low, high),
-            time_breakdown.TABLE.name: lambda: time_breakdown.charge_parts(spanned, self._stepped, low, high),
+            time_breakdown.TABLE.name: lambda: time_breakdown.charge_parts(
+                spanned, self._stepped, self._whole("waits"), low, high
+            ),
             launches.TABLE.name: lambda: launches.pick_shorter(spanned, low, high),
-            operation_costs.TABLE.name: lambda: operation_costs.copy_calls(spanned, low, high),
+            operation_costs.TABLE.name: lambda: operation_costs.copy_calls(
+                spanned, self._stepped, self._whole("first_calls"), low, high
+            ),
         }
         return {name: self._engine.rows(plans[name]()) for name in summed}
 

@@ -131,7 +131,8 @@ _QUERIES = {
         WITH summed AS (
             SELECT run_id, rank, step_number, duration_ns,
                 coalesce(compute_ns, 0) + coalesce(collective_ns, 0) + coalesce(copy_ns, 0) + coalesce(memset_ns, 0)
-                + coalesce(crypto_ns, 0) + coalesce(transport_ns, 0) + coalesce(launch_ns, 0) + coalesce(sync_ns, 0)
+                + coalesce(crypto_ns, 0) + coalesce(transport_ns, 0) + coalesce(wait_ns, 0)
+                + coalesce(blocking_copy_ns, 0) + coalesce(launch_ns, 0) + coalesce(sync_ns, 0)
                 + coalesce(host_ns, 0) + coalesce(idle_ns, 0) + unattributed_ns AS parts_ns
             FROM checked)
         SELECT * FROM summed WHERE duration_ns <> parts_ns
@@ -162,8 +163,9 @@ _QUERIES = {
     "fates": """
         SELECT run_id, boundary, promised_message_count, promised_bytes FROM checked
         WHERE promised_message_count
-            <> sealed_message_count + claimed_message_count + plain_message_count + unknown_message_count
-        OR promised_bytes <> sealed_bytes + claimed_bytes + plain_bytes + unknown_bytes
+            <> sealed_message_count + claimed_message_count + contradicted_message_count + plain_message_count
+            + unknown_message_count
+        OR promised_bytes <> sealed_bytes + claimed_bytes + contradicted_bytes + plain_bytes + unknown_bytes
         ORDER BY run_id, boundary""",
     "shared": """
         SELECT run_id, match_id FROM checked ANTI JOIN silver.collectives USING (run_id, match_id)

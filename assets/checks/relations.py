@@ -231,7 +231,7 @@ RELATIONS = (
         sealing_coverage.TABLE,
         "fates",
         "promises_have_one_fate",
-        "promised = sealed + claimed + plain + unknown, in messages and in bytes",
+        "promised = sealed + claimed + contradicted + plain + unknown, in messages and in bytes",
     ),
     _declare_blocking(
         stragglers.TABLE,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gold import overhead_breakdown, step_overhead, throughput_overhead
-from report.colours import WORDS
+from gold.overhead_breakdown import GROUPS
+from report.colours import GROUP_WORDS, WORDS
 from report.sentences import dominant, ms
 
 if TYPE_CHECKING:
@@ -40,17 +41,31 @@ def format_verdicts(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
 
 
 def _waterfall(parts: list[dict[str, Any]]) -> Iterator[str]:
-    """One line per part that takes time on either side; bars are drawn to the largest change."""
+    """One line per group of parts, and under it its parts; only a group is compared, so only groups have bars."""
     shown = [row for row in parts if row["reason"] or row["step_ns"] or row["baseline_step_ns"]]
-    largest = max((abs(row["overhead_ns"] or 0) for row in shown), default=0) or 1
-    yield f"    {'ms a step, measured':<22} {'baseline':>9} {'TEE':>9} {'change':>9}"
-    for row in shown:
-        if row["overhead_ns"] is None:
-            yield f"    {WORDS[row['part']]:<22} {row['reason']}"
-            continue
-        bar = ("█" if row["overhead_ns"] > 0 else "░") * round(_BAR * abs(row["overhead_ns"]) / largest)
-        numbers = f"{row['baseline_step_ns'] / 1e6:>9.1f} {row['step_ns'] / 1e6:>9.1f} {ms(row['overhead_ns']):>9}"
-        yield f"    {WORDS[row['part']]:<22} {numbers}  {bar}".rstrip()
-    known = [row for row in shown if row["overhead_ns"] is not None]
-    baseline, tee, delta = (sum(row[name] for row in known) for name in ("baseline_step_ns", "step_ns", "overhead_ns"))
-    yield f"    {'step (mean)':<22} {baseline / 1e6:>9.1f} {tee / 1e6:>9.1f} {ms(delta):>9}"
+    largest = max((abs(row["group_overhead_ns"] or 0) for row in shown), default=0) or 1
+    yield f"    {'ms a step, measured':<26} {'baseline':>9} {'TEE':>9} {'change':>9}"
+    for group in GROUPS:
+        rows = [row for row in shown if row["part_group"] == group]
+        known = [row for row in rows if row["overhead_ns"] is not None]
+        if len(known) > 1 and known[0]["group_overhead_ns"] is not None:
+            yield f"{_line(GROUP_WORDS[group], known)}  {_bar(known[0]['group_overhead_ns'], largest)}".rstrip()
+        indent = "  " if len(known) > 1 else ""
+        for row in rows:
+            if row["overhead_ns"] is None:
+                yield f"    {indent + WORDS[row['part']]:<26} {row['reason']}"
+                continue
+            bar = "" if indent else _bar(row["overhead_ns"], largest)
+            yield f"{_line(indent + WORDS[row['part']], [row])}  {bar}".rstrip()
+    yield _line("step (mean)", [row for row in shown if row["overhead_ns"] is not None])
+
+
+def _line(name: str, rows: list[dict[str, Any]]) -> str:
+    """A name, and the sums of both sides and of what was added."""
+    baseline, tee, added = (sum(row[of] for row in rows) for of in ("baseline_step_ns", "step_ns", "overhead_ns"))
+    return f"    {name:<26} {baseline / 1e6:>9.1f} {tee / 1e6:>9.1f} {ms(added):>9}"
+
+
+def _bar(added: int, largest: int) -> str:
+    """Drawn to the largest change."""
+    return ("█" if added > 0 else "░") * min(_BAR, round(_BAR * abs(added) / largest))

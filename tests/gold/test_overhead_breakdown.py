@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gold.overhead_breakdown import TABLE, measure
+from gold.overhead_breakdown import GROUPS, TABLE, measure
 from gold.time_breakdown import PARTS
 from tests.support.baselines import PAIR, cell, steps
 
@@ -43,6 +43,31 @@ def test_a_part_that_one_side_could_not_observe_is_said_and_goes_unattributed() 
     assert (found["unattributed"]["step_ns"], found["unattributed"]["baseline_step_ns"]) == (90, 45)
 
 
+def test_a_hop_is_one_group_in_both_modes_so_a_renamed_part_is_no_finding() -> None:
+    # The sealed ring waits where the plain one sends: together they take 10 more.
+    tee = steps("tee", cell(0, compute=20, crypto=70, transport=5, wait=35))
+    baseline = steps("plain", cell(0, compute=20, transport=100))
+    found = overheads(tee, baseline)
+    assert {part: row["group_overhead_ns"] for part, row in found.items() if row["part_group"] == "hop"} == {
+        "collective": 10,
+        "crypto": 10,
+        "transport": 10,
+        "wait": 10,
+    }
+    assert found["transport"]["overhead_ns"] == -95
+
+
+def test_a_group_with_a_part_that_nobody_observed_has_no_sum() -> None:
+    blind = cell(0, collective=None, idle=None, launch=10, unattributed=90)
+    found = overheads(steps("tee", blind), steps("plain", cell(0, collective=40, launch=5, idle=5)))
+    assert found["crypto"]["group_overhead_ns"] is None
+    assert found["launch"]["group_overhead_ns"] == 5
+
+
+def test_every_part_is_in_one_group() -> None:
+    assert sorted(part for parts in GROUPS.values() for part in parts) == sorted(PARTS)
+
+
 def test_equal_runs_have_no_share() -> None:
     found = overheads(steps("tee", cell(0, compute=5)), steps("plain", cell(0, compute=5)))
     assert {row["share_fraction"] for row in found.values()} == {None}
@@ -66,6 +91,8 @@ def test_deltas_sum_to_the_difference_of_the_mean_steps_exactly(
     assert sum(row["step_ns"] for row in found.values()) == means[0]
     assert sum(row["baseline_step_ns"] for row in found.values()) == means[1]
     assert sum(row["overhead_ns"] for row in found.values()) == means[0] - means[1]
+    groups = {row["part_group"]: row["group_overhead_ns"] for row in found.values()}
+    assert sum(groups.values()) == means[0] - means[1]
     for part, row in found.items():
         exact = sum(ours.get(part, 0) for ours, _ in cells) / len(cells)
         assert abs(row["step_ns"] - exact) <= 1 + exact * 1e-12

@@ -80,7 +80,7 @@ def test_a_table_is_in_human_units_with_the_most_telling_columns_first() -> None
 def test_a_change_has_its_sign_and_a_share_its_percent() -> None:
     row = {"run_id": "a", "overhead_ns": -5 * MS, "share_fraction": -0.0128, "step_ns": MS, "baseline_step_ns": 6 * MS}
     text = markdown(overhead_breakdown.TABLE, rows_of(overhead_breakdown.TABLE, [row]))
-    assert cells(text)[0][2:6] == ["−5.00 ms", "−1.28 %", "1.00 ms", "6.00 ms"]  # noqa: RUF001
+    assert cells(text)[0][4:8] == ["−5.00 ms", "−1.28 %", "1.00 ms", "6.00 ms"]  # noqa: RUF001
 
 
 def test_a_slope_is_said_to_be_modelled_though_its_row_is_measured() -> None:

@@ -111,8 +111,20 @@ def _pair(
             }
         ],
         overhead_breakdown.TABLE: [
-            {**both, **MEASURED, "part_ordinal": place, "part": part, "cells_count": 8, **_change(first, last)}
-            for place, part, first, last in ((0, "compute", before, before), (4, "crypto", 0, after - before))
+            {
+                **both,
+                **MEASURED,
+                "part_ordinal": place,
+                "part": part,
+                "cells_count": 8,
+                **_change(first, last),
+                "part_group": group,
+                "group_overhead_ns": (last - first) * MS,
+            }
+            for place, part, group, first, last in (
+                (0, "compute", "compute", before, before),
+                (4, "crypto", "hop", 0, after - before),
+            )
         ],
         time_breakdown.TABLE: [
             _step(one, 0, whole, sealing) for one, whole, sealing in _steps(run, baseline, before, after)
