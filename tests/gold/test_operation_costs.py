@@ -186,9 +186,9 @@ def test_intervals_that_hold_one_show_nothing_and_none_concludes_nothing() -> No
 def test_totals_of_a_step_have_an_overhead_of_their_own() -> None:
     tee, plain = costs(step_total_ns=900, median_ns=3), costs(step_total_ns=1000, median_ns=2)
     (row,) = operation_overhead.measure(PAIR, tee, plain).to_pylist()
-    assert [row[name] for name in ("step_total_ns", "baseline_step_total_ns", "overhead_ns")] == [900, 1000, -100]
+    assert [row[name] for name in ("step_total_ns", "baseline_step_total_ns", "step_overhead_ns")] == [900, 1000, -100]
     (row,) = operation_overhead.measure(PAIR, tee, costs(step_total_ns=None)).to_pylist()
-    assert row["overhead_ns"] is None
+    assert row["step_overhead_ns"] is None
 
 
 def test_what_only_one_recorded_is_no_row() -> None:
