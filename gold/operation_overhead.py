@@ -39,7 +39,7 @@ TABLE = Table(
         float64("slowdown_high_ratio", "Upper end.", nullable=True, minimum=0),
         int64("step_total_ns", "Time of all of them per rank and step of the run.", nullable=True, minimum=0),
         int64("baseline_step_total_ns", "The same in its baseline.", nullable=True, minimum=0),
-        int64("step_overhead_ns", "The first less the second: what the TEE adds to a step by such calls.", nullable=True),
+        int64("step_overhead_ns", "The first less the second: what the TEE adds to a step by these.", nullable=True),
         int64("operations_count", "How many in the run.", minimum=1),
         int64("baseline_operations_count", "How many in its baseline.", minimum=1),
         text("verdict_class", "What the numbers allow to say.", one_of=VERDICTS),
