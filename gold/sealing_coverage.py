@@ -38,6 +38,7 @@ TABLE = Table(
     name="sealing_coverage",
     grain="One row per run and trust boundary that it crossed.",
     key=("boundary",),
+    inputs=("silver.crossings", "silver.nonce_budgets"),
     columns=(
         RUN_ID,
         text("boundary", "Boundary.", one_of=BOUNDARIES),
