@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import polars as pl
 
-from assets.build.lineage import LANDING, UPSTREAM
+from assets.build.catalogue import LANDING, UPSTREAM
 from assets.specs import asset_key, code_version
 from bronze import source_files
 from lake.digest import combine

@@ -12,11 +12,12 @@ from functools import partial
 import dagster as dg
 
 from assets import dagster_events
-from assets.build import bronze, gold
+from assets.build import gold
 from assets.build.comparisons import make_pairs
 from assets.build.context import BuildContext
-from assets.build.freshness import Look
+from assets.build.freshness import Look, mark_landing
 from assets.build.tiers import TIERS, build_tier, list_left_out, select_tables
+from assets.checks import outcomes
 from assets.checks.outcomes import asset_checks, read_verdicts
 from assets.launch_checks import LaunchChecks, check_specs
 from assets.launch_locks import tag_launch
@@ -90,6 +91,8 @@ class _Launch:
     """One launch: what was asked, and what failed so far."""
 
     def __init__(self, context: dg.AssetExecutionContext, config: LaunchConfig, build_context: BuildContext) -> None:
+        # One listing for all that this launch decides; bronze lists a directory again when it has read it.
+        build_context = replace(build_context, zone=build_context.zone.listed_once())
         if config.full:
             build_context = replace(build_context, lake=build_context.lake.rewriting())
         self._context = context
@@ -109,6 +112,8 @@ class _Launch:
         self._faults: dict[str, LakeError] = {}
 
     def work(self) -> Iterator[object]:
+        for table in (*TABLES, outcomes.TABLE):  # nobody else writes while this launch does
+            self._build_context.lake.replace_outdated(table)
         run_ids = self._list_requested()
         for first in range(0, len(run_ids), _RUNS_AT_ONCE):
             yield from self._build_some(run_ids[first : first + _RUNS_AT_ONCE])
@@ -196,7 +201,7 @@ class _Launch:
         complete, _ = zone.run_ids()
         for run_id in set(complete).intersection(run_ids):
             with suppress(LakeError):  # a directory that cannot be listed says so when it is read
-                marks[run_id] = bronze.mark_landing(zone, run_id, self._build_context.keys)
+                marks[run_id] = mark_landing(zone, run_id, self._build_context.keys)
         return marks
 
     def _tables_from(self, place: int) -> list[Table]:

@@ -46,6 +46,7 @@ TABLE = Table(
     name="attested_runs",
     grain="One row per training run.",
     key=("run_id",),
+    inputs=("silver.runs",),
     columns=(
         RUN_ID,
         *(RUNS.column(name) for name in _KEPT),

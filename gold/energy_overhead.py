@@ -10,7 +10,7 @@ import pyarrow as pa
 from gold import comparison
 from gold.step_energy import TIMERS
 from gold.step_matching import WAYS, match_rows
-from lake.tables import Table, float64, int64, text
+from lake.tables import Scope, Table, float64, int64, text
 from silver.steps import EVIDENCE
 from silver.throughput import PERIODS
 
@@ -29,6 +29,8 @@ TABLE = Table(
     name="energy_overhead",
     grain="One row per run that claims a TEE and has a baseline without one, if power or energy of either was sampled.",
     key=("run_id",),
+    inputs=("silver.runs", "gold.step_energy", "gold.time_breakdown"),
+    scope=Scope.PAIR,
     columns=(
         *comparison.PAIR,
         text("timed_by", "Whose steps are compared: the profile's or the log's.", nullable=True, one_of=TIMERS),

@@ -15,6 +15,7 @@ TABLE = Table(
     name="kernel_breakdown",
     grain="One row per run, kind and kernel name; a run whose GPU was not observed has none.",
     key=("kind", "name"),
+    inputs=("silver.spans",),
     columns=(
         RUN_ID,
         text("kind", "What the time went into.", one_of=KINDS),

@@ -24,6 +24,7 @@ TABLE = Table(
     name="launches",
     grain="One row per run and rank.",
     key=("rank",),
+    inputs=("silver.spans",),
     columns=(
         RUN_ID,
         int32("rank", "Rank that recorded the trace.", minimum=0),

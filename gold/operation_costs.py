@@ -38,6 +38,7 @@ TABLE = Table(
     name="operation_costs",
     grain="One row per run and kind of operation: a call of the CUDA API, or copies of one direction, memory and size.",
     key=("operation", "name", "direction", "memory", "size_class"),
+    inputs=("silver.spans", "silver.steps"),
     columns=(
         RUN_ID,
         text(

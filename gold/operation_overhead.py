@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from gold import operation_costs
 from gold.comparison import VERDICTS
-from lake.tables import RUN_ID, Table, float64, int64, text
+from lake.tables import RUN_ID, Scope, Table, float64, int64, text
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ TABLE = Table(
     name="operation_overhead",
     grain="One row per pair and kind of operation that both recorded.",
     key=_KEY,
+    inputs=("silver.runs", "gold.operation_costs", "gold.time_breakdown"),
+    scope=Scope.PAIR,
     columns=(
         RUN_ID,
         text("baseline_run_id", "The baseline without a TEE."),

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from gold.step_matching import match_steps
 from gold.time_breakdown import PARTS
-from lake.tables import RUN_ID, Table, float64, int64, text
+from lake.tables import RUN_ID, Scope, Table, float64, int64, text
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ TABLE = Table(
     name="overhead_breakdown",
     grain="One row per pair and part of the time.",
     key=("part_ordinal",),
+    inputs=("silver.runs", "gold.time_breakdown"),
+    scope=Scope.PAIR,
     columns=(
         RUN_ID,
         text("baseline_run_id", "The baseline without a TEE."),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lake.tables import RUN_ID, Table, text
+from lake.tables import RUN_ID, Scope, Table, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,8 @@ TABLE = Table(
     name="pairs",
     grain="One row per run whose regime is not cc_off.",
     key=("run_id",),
+    inputs=("silver.runs", "gold.time_breakdown"),
+    scope=Scope.PAIR,
     columns=(
         RUN_ID,
         text("baseline_run_id", "Its baseline without a TEE; null where it has none.", nullable=True),

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from lake.errors import ContractBroken, nearest
-from lake.tables import Kind, Table, float64, text
+from lake.tables import Kind, Scope, Table, float64, text
 from silver.runs import TABLE as RUNS
 
-PUBLISHED_RUN = "published"
+COLLECTION = "published"
 REGIMES = RUNS.column("regime").one_of
 CLASSES = ("primary", "secondary", "computed")
 STATISTICS = ("value", "approximate", "mean", "median", "lowest", "highest")
@@ -73,8 +73,10 @@ TABLE = Table(
     name="published",
     grain="One row per published number; none of them is ours, and none goes into any of our numbers.",
     key=("entry_id",),
+    scope=Scope.LAKE,
+    partition_by=("collection_id",),
     columns=(
-        text("run_id", "Always `published`: these are nobody's runs here.", one_of=(PUBLISHED_RUN,)),
+        text("collection_id", "Always `published`: the collection that the number is part of.", one_of=(COLLECTION,)),
         text("entry_id", "Name of the number: its source, then what it is."),
         text("source", "Who published it."),
         text("link", "Where it can be read."),
@@ -137,7 +139,7 @@ def _entry(source: dict[str, Any], number: dict[str, Any]) -> dict[str, Any]:
         raise ContractBroken(f"{entry_id} is of no known metric: {said['metric']!r}", nearest(said["metric"], METRICS))
     value, baseline = float(said["value"]), None if "baseline" not in said else float(said["baseline"])
     entry = {
-        "run_id": PUBLISHED_RUN,
+        "collection_id": COLLECTION,
         "entry_id": entry_id,
         "source": source["source"],
         "link": source["link"],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lake.tables import RUN_ID, Table, float64, int64, text
+from lake.tables import Scope, Table, float64, int64, text
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
@@ -31,8 +31,11 @@ TABLE = Table(
     name="scaling",
     grain="One row per family of runs (equal but for ranks and bucket cap), regime, axis and run.",
     key=("axis", "tee_run_id"),
+    inputs=("silver.runs", "gold.time_breakdown", "gold.sealing_coverage", "gold.step_overhead"),
+    scope=Scope.FAMILY,
+    partition_by=("family_id",),
     columns=(
-        RUN_ID,
+        text("family_id", "Name of the family and its regime, such as `family-0123456789abcdef`."),
         text("family", "What the runs have in common, as `field=value` parts."),
         text("regime", "Regime of all of them."),
         text(
@@ -80,7 +83,7 @@ def partition(family: str, regime: str) -> str:
 def measure(family: str, regime: str, points: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Fit a line through the overheads of a family on each axis that its runs know their place on."""
     rows = [row for axis in AXES for held, some in _groups(axis, points) for row in _on(axis, held, some)]
-    named = {"run_id": partition(family, regime), "family": family, "regime": regime, "evidence": "measured"}
+    named = {"family_id": partition(family, regime), "family": family, "regime": regime, "evidence": "measured"}
     return pa.Table.from_pylist([{**row, **named} for row in rows], schema=TABLE.arrow_schema)
 
 

@@ -42,6 +42,7 @@ TABLE = Table(
     name="sealing_coverage",
     grain="One row per run and trust boundary that it crossed.",
     key=("boundary",),
+    inputs=("silver.crossings", "silver.nonce_budgets", "silver.runs"),
     columns=(
         RUN_ID,
         text("boundary", "Boundary.", one_of=BOUNDARIES),

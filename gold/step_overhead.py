@@ -11,7 +11,7 @@ from gold import comparison
 from gold.comparison import VERDICTS
 from gold.overhead_breakdown import find_dominant_part
 from gold.step_matching import WAYS, match_steps
-from lake.tables import Table, float64, int64, text
+from lake.tables import Scope, Table, float64, int64, text
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ TABLE = Table(
     name="step_overhead",
     grain="One row per run that claims a TEE and has a baseline without one.",
     key=("run_id",),
+    inputs=("silver.runs", "gold.time_breakdown"),
+    scope=Scope.PAIR,
     columns=(
         *comparison.PAIR,
         int64(

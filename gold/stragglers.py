@@ -14,6 +14,7 @@ TABLE = Table(
     name="stragglers",
     grain="One row per collective that more than one rank recorded.",
     key=("match_id",),
+    inputs=("silver.collectives", "silver.clock_offsets"),
     columns=(
         RUN_ID,
         text("match_id", "Equal on all ranks for the same collective."),

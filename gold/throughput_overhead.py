@@ -15,7 +15,7 @@ import pyarrow as pa
 from gold import comparison
 from gold.comparison import VERDICTS
 from gold.step_matching import WAYS, MatchedSteps, match_rows
-from lake.tables import Table, float64, int64, text
+from lake.tables import Scope, Table, float64, int64, text
 from silver.steps import EVIDENCE
 from silver.throughput import PERIODS
 
@@ -35,6 +35,8 @@ TABLE = Table(
     name="throughput_overhead",
     grain="One row per run that claims a TEE and has a baseline without one, if either has a training log.",
     key=("run_id",),
+    inputs=("silver.runs", "silver.throughput", "gold.time_breakdown"),
+    scope=Scope.PAIR,
     columns=(
         *comparison.PAIR,
         text("period", "What is compared: epochs or steps.", nullable=True, one_of=PERIODS),

@@ -48,6 +48,7 @@ TABLE = Table(
     name="time_breakdown",
     grain="One row per run, rank and training step.",
     key=("rank", "step_number"),
+    inputs=("silver.spans", "silver.steps", "silver.collectives"),
     columns=(
         RUN_ID,
         int32("rank", "Rank that recorded the trace.", minimum=0),

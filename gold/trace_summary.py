@@ -19,6 +19,7 @@ TABLE = Table(
     name="trace_summary",
     grain="One row per run and rank, over the whole trace.",
     key=("rank",),
+    inputs=("silver.spans", "silver.steps"),
     columns=(
         RUN_ID,
         int32("rank", "Rank that recorded the trace.", minimum=0),

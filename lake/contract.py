@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from lake.errors import ContractBroken
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deltalake import DeltaTable
 
     from lake.locations import Location
@@ -40,7 +42,7 @@ def require_declared(table: Table, rows: pa.Table, run_id: str) -> pa.Table:
             column = column.cast(kind)
         columns.append(column)
     checked = pa.table(columns, schema=table.arrow_schema)
-    strangers = pc.unique(checked.column("run_id")).to_pylist()
+    strangers = pc.unique(checked.column(table.partition_key)).to_pylist()
     if strangers not in ([], [run_id]):
         raise ContractBroken(f"{table.full_name}: rows of {strangers} do not belong into the partition of {run_id}")
     for name in table.partition_by:
@@ -74,7 +76,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def partitions(table: Table, rows: pa.Table) -> list[dict[str, Any]]:
-    inner = [name for name in table.partition_by if name != "run_id"]
+    inner = list(table.partition_by[1:])
     if not inner or not rows.num_rows:
         return [{}] if rows.num_rows else []
     values: list[dict[str, Any]] = rows.select(inner).group_by(inner).aggregate([]).to_pylist()
@@ -85,15 +87,22 @@ def matches(values: dict[str, Any]) -> pc.Expression:
     return reduce(and_, (pc.field(name) == value for name, value in values.items()))
 
 
-def check_columns(table: Table, handle: DeltaTable, place: Location) -> None:
-    """Refuse a stored table whose columns or partitions are not the declared ones."""
+def find_outdated(table: Table, handle: DeltaTable) -> tuple[str, ...]:
+    """What of a stored table's columns or partitions is not as declared: another version wrote it."""
     found = {field.name: str(field.type) for field in pa.schema(handle.schema().to_arrow())}
     wanted = {field.name: str(field.type) for field in table.arrow_schema}
     parted = handle.metadata().partition_columns
-    if found != wanted or parted != list(table.partition_by):
-        differing = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
-        differing = differing or [f"partitions {', '.join(parted)}"]
-        raise ContractBroken(
-            f"{table.full_name} in {place} was written with other columns: {', '.join(differing)}",
-            "it was made by another version: move that directory away and run `teetotal run --full`",
-        )
+    if found == wanted and parted == list(table.partition_by):
+        return ()
+    differing = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
+    return tuple(differing) or (f"partitions {', '.join(parted)}",)
+
+
+def describe_outdated(table: Table, outdated: Sequence[str], place: Location) -> ContractBroken:
+    """The error of reading or writing a table that another version wrote."""
+    return ContractBroken(
+        f"{table.full_name} in {place} was written with other columns: {', '.join(outdated)}",
+        "it was made by another version: move that directory away and run `teetotal run --full`"
+        if table.tier == "bronze"
+        else "it was made by another version: `teetotal run` builds it again",
+    )

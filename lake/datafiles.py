@@ -39,8 +39,8 @@ class Damage:
 
 
 def run_of(path: str) -> str:
-    """The run whose partition a data file is part of."""
-    return path.partition("/")[0].removeprefix("run_id=")
+    """The run, or whatever else names a partition, that a data file is part of."""
+    return path.partition("/")[0].partition("=")[2]
 
 
 def compare_sizes(root: Location, sizes: Mapping[str, int]) -> dict[str, str]:

@@ -63,7 +63,7 @@ class ExecutorStage(Stage):
             return spool
         import obstore
 
-        key = f"run_id={self.run_id}/unsettled-{uuid4().hex}.parquet"
+        key = f"{self.table.partition_key}={self.run_id}/unsettled-{uuid4().hex}.parquet"
         obstore.put(self._place.child(*self.table.path.split("/")).store, key, spool)
         spool.unlink()
         return key

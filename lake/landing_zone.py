@@ -113,7 +113,7 @@ class LandingZone:
     def run_ids(self) -> tuple[list[str], list[str]]:
         """The runs that are complete, and the directories that are not (no manifest yet, or no valid id)."""
         with report_unreachable(f"{self.place} cannot be listed"):
-            names = self._directories()
+            names = self.place.list_directories()
             complete = [name for name in names if is_slug(name) and self._has_manifest(name)]
         return complete, sorted(set(names) - set(complete))
 
@@ -152,6 +152,14 @@ class LandingZone:
             else:
                 self._land_remotely(run_id, sources, manifest)
 
+    def listed_once(self) -> LandingZone:
+        """The same zone, in which every directory is listed at most once: what one launch looks at."""
+        return _ListedZone(self)
+
+    def relist(self) -> LandingZone:
+        """The zone as it is now."""
+        return self
+
     def remove_abandoned(self) -> list[str]:
         """Remove the copies that landings left when they were killed, and name them."""
         return remove_abandoned(self.place.directory) if self.place.is_local else []
@@ -172,16 +180,6 @@ class LandingZone:
             f"{self.place}/{run_id} has no {MANIFEST}",
             f"land it with `teetotal land`; complete runs here: {', '.join(complete) or 'none'}",
         )
-
-    def _directories(self) -> list[str]:
-        if self.place.is_local:
-            if not self.place.directory.is_dir():
-                return []
-            return sorted(
-                entry.name for entry in self.place.directory.iterdir() if entry.is_dir() and entry.name[0] != "."
-            )
-        prefixes = obstore.list_with_delimiter(self.place.store)["common_prefixes"]
-        return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in prefixes)
 
     def _has_manifest(self, run_id: str) -> bool:
         if self.place.is_local:
@@ -263,6 +261,35 @@ class LandingZone:
             obstore.put(store, f"{run_id}/{MANIFEST}", manifest.encode())
         finally:
             obstore.delete(store, claim)
+
+
+class _ListedZone(LandingZone):
+    """A landing zone as it was when each directory was first asked for."""
+
+    def __init__(self, zone: LandingZone) -> None:
+        super().__init__(zone.place)
+        self._zone = zone
+        self._run_ids: tuple[list[str], list[str]] | None = None
+        self._files: dict[str, list[LandedFile]] = {}
+        self._etags: dict[str, str] = {}
+
+    def run_ids(self) -> tuple[list[str], list[str]]:
+        if self._run_ids is None:
+            self._run_ids = self._zone.run_ids()
+        return self._run_ids
+
+    def files(self, run_id: str) -> list[LandedFile]:
+        if run_id not in self._files:
+            self._files[run_id] = self._zone.files(run_id)
+        return self._files[run_id]
+
+    def manifest_etag(self, run_id: str) -> str:
+        if run_id not in self._etags:
+            self._etags[run_id] = self._zone.manifest_etag(run_id)
+        return self._etags[run_id]
+
+    def relist(self) -> LandingZone:
+        return self._zone
 
 
 def _describe_taken(run_id: str) -> EvidenceRejected:

@@ -84,6 +84,17 @@ class Location:
         """A place below this one."""
         return Location("/".join((self.root, *parts)), self.options)
 
+    def list_directories(self) -> list[str]:
+        """The names of the directories right below this place, but for hidden ones."""
+        if self.is_local:
+            if not self.directory.is_dir():
+                return []
+            return sorted(entry.name for entry in self.directory.iterdir() if entry.is_dir() and entry.name[0] != ".")
+        import obstore
+
+        prefixes = obstore.list_with_delimiter(self.store)["common_prefixes"]
+        return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in prefixes)
+
     def __str__(self) -> str:
         return self.root
 

@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from lake.contract import check_columns
+from lake.contract import describe_outdated, find_outdated
 from lake.datafiles import open_data_file, pick_paths
 from lake.datasets import dataset
 from lake.durability import Disk
 from lake.errors import ContractBroken
-from lake.identity import slug
+from lake.identity import is_slug, slug
 from lake.keyring_guard import KeyringGuard
 from lake.locations import report_unreachable
 from lake.log_recovery import set_aside_cut_entries
@@ -68,7 +68,9 @@ class LakeReader:
 
     def snapshot(self, table: Table) -> Snapshot:
         """The table as it is now: one look at the log for any number of questions."""
-        return Snapshot(table, self._open(table), self.root(table), self._rewrites)
+        handle = self._find_handle(table)
+        outdated = () if handle is None else find_outdated(table, handle)
+        return Snapshot(table, None if outdated else handle, self.root(table), self._rewrites, outdated)
 
     def scan(self, table: Table, run_ids: Sequence[str] | None = None) -> pl.LazyFrame:
         """A Polars scan of the table, or of some runs of it; an absent table is an empty one."""
@@ -96,7 +98,7 @@ class LakeReader:
             # DuckDB's own way to an object store is an extension that would have to be downloaded.
             rows = self.dataset(table)
             if run_ids is not None:
-                rows = rows.filter(pc.field("run_id").isin(pa.array(run_ids, pa.string())))
+                rows = rows.filter(pc.field(table.partition_key).isin(pa.array(run_ids, pa.string())))
             return connection.from_arrow(rows).select(*table.column_names)
         types = {name: table.duckdb_types[name] for name in table.partition_by}
         return connection.sql(
@@ -107,7 +109,7 @@ class LakeReader:
 
     def dataset(self, table: Table) -> Dataset:
         """The same rows for an engine that may open no file by itself; a damaged one is an error when it is read."""
-        sizes = self.snapshot(table).sizes
+        sizes = self._sizes(table)
         return dataset(table, sorted(path for files in sizes.values() for path in files), self.root(table))
 
     def batches(
@@ -120,7 +122,7 @@ class LakeReader:
         for path, (_, parted) in sorted(
             ({} if handle is None else list_data_files(handle, table, [slug(run_id)])).items()
         ):
-            constants = {"run_id": run_id, **cast_partition_values(table, parted)}
+            constants = {table.partition_key: run_id, **cast_partition_values(table, parted)}
             if any(constants[name] != value for name, value in values.items()):
                 continue
             for batch in self._batches(table, path, stored):
@@ -129,6 +131,15 @@ class LakeReader:
                     for name, kind in zip(schema.names, schema.types, strict=True)
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def list_stored(self, tiers: Sequence[str]) -> list[str]:
+        """The full names of all tables that lie below these directories, declared or not."""
+        found = []
+        for tier in tiers:
+            below = self.place.child(tier)
+            with report_unreachable(f"{below} cannot be listed"):
+                found += [f"{tier}.{name}" for name in below.list_directories() if is_slug(name)]
+        return sorted(found)
 
     def unlock(self, tables: Iterable[Table]) -> None:
         """Ask for the keyring now where one of these tables needs it, rather than halfway through."""
@@ -149,7 +160,7 @@ class LakeReader:
         found: dict[str, set[str]] = {}
         for column in table.sealed:
             key_id = pl.col(column.name).str.extract(TOKEN).alias("key_id")
-            ids = self.scan(table).select("run_id", key_id).drop_nulls().unique().collect(engine="streaming")
+            ids = self.scan(table).select(table.partition_key, key_id).drop_nulls().unique().collect(engine="streaming")
             for run_id, one in ids.iter_rows():
                 found.setdefault(run_id, set()).add(one)
         return found
@@ -186,25 +197,38 @@ class LakeReader:
 
     def _paths(self, table: Table, run_ids: Sequence[str] | None) -> list[str]:
         """The same below the table's own path."""
-        found = self.snapshot(table).sizes
+        found = self._sizes(table)
         wanted = found if run_ids is None else {slug(run_id) for run_id in run_ids}
         sizes = {path: size for run_id, files in found.items() if run_id in wanted for path, size in files.items()}
         return pick_paths(table, self.root(table), sizes, skips_damaged=self._skips_damaged)
 
+    def _sizes(self, table: Table) -> dict[str, dict[str, int]]:
+        """The data files that can be read; an overview takes a table that another version wrote for an empty one."""
+        snapshot = self.snapshot(table)
+        if snapshot.outdated and not self._skips_damaged:
+            raise describe_outdated(table, snapshot.outdated, self.place)
+        return snapshot.sizes
+
     def _open(self, table: Table) -> DeltaTable | None:
+        """The table as it is declared; none where it is not there, an error where another version wrote it."""
+        handle = self._find_handle(table)
+        outdated = () if handle is None else find_outdated(table, handle)
+        if outdated:
+            raise describe_outdated(table, outdated, self.place)
+        return handle
+
+    def _find_handle(self, table: Table) -> DeltaTable | None:
         with report_unreachable(f"{self.uri(table)} did not answer"):
             if self.place.is_local:
                 aside = self.place.directory / "_staging" / table.full_name / "unreadable"
                 set_aside_cut_entries(self.log(table), aside, table.full_name)
             try:
-                handle = DeltaTable(self.uri(table), storage_options=dict(self.place.options) or None)
+                return DeltaTable(self.uri(table), storage_options=dict(self.place.options) or None)
             except TableNotFoundError:
                 return None
-        check_columns(table, handle, self.place)
-        return handle
 
 
 def cast_partition_values(table: Table, values: dict[str, str | None]) -> dict[str, Any]:
     """The partition values inside a run's partition, of the kinds that are declared."""
-    inner = {name: value for name, value in values.items() if name != "run_id"}
+    inner = {name: values[name] for name in table.partition_by[1:]}
     return {name: value if table.column(name).kind is Kind.TEXT else int(value or 0) for name, value in inner.items()}

@@ -81,7 +81,7 @@ def unseal(
     for column in _sealed_columns(table, rows):
         opener = _Opener(table, column, keyring)
         if column.is_free_text:
-            runs = _list_bound_values(table, rows, "run_id") if run_id is None else [run_id] * rows.num_rows
+            runs = _list_bound_values(table, rows, table.partition_key) if run_id is None else [run_id] * rows.num_rows
             triples = zip(rows.column(column.name).to_pylist(), runs, _find_places(table, rows), strict=True)
             found = [None if token is None else opener.text(token, run, at) for token, run, at in triples]
             values = pa.array(found, pa.string())

@@ -43,6 +43,8 @@ class Snapshot:
     _root: Location
     # For a full rebuild: nothing counts as made.
     _is_rebuilt: bool = False
+    # The columns that another version wrote otherwise: such a table has no rows that this version can read.
+    outdated: tuple[str, ...] = ()
 
     def is_made_from(self, run_id: str, made_from: str) -> bool:
         """Whether a run's partition was made from exactly these inputs by exactly this code."""
@@ -56,10 +58,10 @@ class Snapshot:
 
     @property
     def run_ids(self) -> list[str]:
-        """The runs that have rows in the table."""
+        """The runs, or whatever else names a partition, that have rows in the table."""
         if self._handle is None:
             return []
-        return sorted({values["run_id"] for values in self._handle.partitions()})
+        return sorted({values[self.table.partition_key] for values in self._handle.partitions()})
 
     def content_sha256(self, run_id: str) -> str:
         """The content digest of a run's partition; that of no rows where it has none."""
@@ -70,8 +72,12 @@ class Snapshot:
         """The data files of every run, from one pass over the log for any number of runs."""
         if self._handle is None:
             return {}
-        found = _actions(self._handle).group_by("partition.run_id").agg("path")
-        return dict(zip(found["partition.run_id"].to_list(), found["path"].to_list(), strict=True))
+        found = _actions(self._handle).group_by(self._named).agg("path")
+        return dict(zip(found[self._named].to_list(), found["path"].to_list(), strict=True))
+
+    @property
+    def _named(self) -> str:
+        return _partition_column(self.table)
 
     def partition(self, run_id: str) -> Written:
         """A run's partition as it is: what a replacement that changes nothing would say of it."""
@@ -80,7 +86,7 @@ class Snapshot:
         return Written(
             table=self.table.full_name,
             run_id=run_id,
-            rows=0 if handle is None else rows_count(handle, run_id),
+            rows=0 if handle is None else rows_count(handle, self.table, run_id),
             bytes=sum(size for size, _ in files.values()),
             files=len(files),
             content_sha256=combine(format_label(path) for path in files),
@@ -124,7 +130,7 @@ class Snapshot:
         """The data files of each run with their sizes, as the log has them."""
         found: dict[str, dict[str, int]] = {}
         if self._handle is not None:
-            columns = ("partition.run_id", "path", "size_bytes")
+            columns = (self._named, "path", "size_bytes")
             for run_id, path, size in _actions(self._handle).select(columns).iter_rows():
                 found.setdefault(run_id, {})[path] = size
         return found
@@ -135,9 +141,9 @@ class Snapshot:
             return {}
         actions = _actions(self._handle)
         if run_ids is not None:
-            actions = actions.filter(pl.col("partition.run_id").is_in(sorted(run_ids)))
+            actions = actions.filter(pl.col(self._named).is_in(sorted(run_ids)))
         return {
-            action["partition.run_id"]: {name: action.get(f"min.{name}") for name in self.table.indexed}
+            action[self._named]: {name: action.get(f"min.{name}") for name in self.table.indexed}
             for action in actions.iter_rows(named=True)
         }
 
@@ -177,7 +183,7 @@ def list_data_files(
     """The data files that make up some runs, or the whole table: path to size and partition values."""
     actions = _actions(handle)
     if run_ids is not None:
-        actions = actions.filter(pl.col("partition.run_id").is_in(sorted(run_ids)))
+        actions = actions.filter(pl.col(_partition_column(table)).is_in(sorted(run_ids)))
     return {
         action["path"]: (
             action["size_bytes"],
@@ -192,9 +198,13 @@ def _actions(handle: DeltaTable) -> pl.DataFrame:
     return pl.DataFrame(handle.get_add_actions(flatten=True))
 
 
-def rows_count(handle: DeltaTable, run_id: str) -> int:
+def _partition_column(table: Table) -> str:
+    return f"partition.{table.partition_key}"
+
+
+def rows_count(handle: DeltaTable, table: Table, run_id: str) -> int:
     """How many rows a run's partition holds, from the log alone."""
-    actions = _actions(handle).filter(pl.col("partition.run_id") == run_id)
+    actions = _actions(handle).filter(pl.col(_partition_column(table)) == run_id)
     return int(actions["num_records"].sum())
 
 

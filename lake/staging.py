@@ -199,14 +199,14 @@ class Stage:
 
     def take(self, closed: ClosedFile | None, values: dict[str, Any]) -> None:
         """Take a closed file in, under the name that its content and its partition give it."""
-        inner = [name for name in self.table.partition_by if name != "run_id"]
+        first, *inner = self.table.partition_by
         if sorted(values) != sorted(inner):
             raise ContractBroken(f"a unit of {self.table.full_name} needs {inner}, not {sorted(values)}")
         for name in inner:
             _check_value(self.table.column(name), values[name], self.table.full_name)
         if closed is None:
             return
-        named = {"run_id": self.run_id, **{name: slug(str(values[name]), name) for name in inner}}
+        named = {first: self.run_id, **{name: slug(str(values[name]), name) for name in inner}}
         folders = [f"{name}={named[name]}" for name in self.table.partition_by]
         self.keep(
             Staged(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -124,6 +124,17 @@ class Lake(LakeReader):
             # full: also what a killed writer left, which no version ever held.
             return sorted(handle.vacuum(retention_hours, dry_run=False, full=True))
 
+    def replace_outdated(self, table: Table) -> tuple[str, ...]:
+        """Empty a table that another version wrote with other columns; gives those columns.
+
+        Only for a table that is made from others of the lake, and only while nobody else writes. What it held stays in
+        its history until `tidy` deletes it. Fingerprints hold the declaration: none that was kept before fits.
+        """
+        outdated = self.snapshot(table).outdated
+        if outdated and table.tier != "bronze":
+            self._create(table, "overwrite")
+        return outdated
+
     def _sealer(self, table: Table, run_id: str) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
         keyring = self._keys(table, will_seal=True) if table.sealed else None
         return _keep_rows if keyring is None else partial(seal, table, run_id=run_id, keyring=keyring)
@@ -190,11 +201,18 @@ class Lake(LakeReader):
         if handle is not None:
             return handle
         # Where the commit fails, another writer made it a moment earlier: it is there now.
-        with report_unreachable(f"{self.uri(table)} could not be made"), suppress(CommitFailedError):
-            DeltaTable.create(
+        self._create(table, "ignore", CommitFailedError)
+        handle = self._open(table)
+        if handle is None:
+            raise SourceUnavailable(f"{self.uri(table)} could not be created", "check that the lake can be written to")
+        return handle
+
+    def _create(self, table: Table, mode: Literal["ignore", "overwrite"], *ignored: type[Exception]) -> None:
+        with report_unreachable(f"{self.uri(table)} could not be made"), suppress(*ignored):
+            made = DeltaTable.create(
                 self.uri(table),
                 schema=table.arrow_schema,
-                mode="ignore",
+                mode=mode,
                 partition_by=list(table.partition_by),
                 name=table.full_name,
                 description=table.grain,
@@ -202,11 +220,7 @@ class Lake(LakeReader):
                 storage_options=dict(self.place.options) or None,
             )
             if self._disk is not None:
-                self._disk.sync_log(self.log(table), -1, 0)
-        handle = self._open(table)
-        if handle is None:
-            raise SourceUnavailable(f"{self.uri(table)} could not be created", "check that the lake can be written to")
-        return handle
+                self._disk.sync_log(self.log(table), made.version() - 1, made.version())
 
 
 def _keep_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

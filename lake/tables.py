@@ -27,6 +27,15 @@ class Kind(StrEnum):
     BOOL = "bool"
 
 
+class Scope(StrEnum):
+    """What a partition of a table is made from, and so how it is built."""
+
+    RUN = "run"
+    PAIR = "pair"
+    FAMILY = "family"
+    LAKE = "lake"
+
+
 _ARROW = {
     Kind.TEXT: pa.string(),
     Kind.INT32: pa.int32(),
@@ -91,6 +100,11 @@ class Table:
     key: tuple[str, ...]
     columns: tuple[Column, ...]
     partition_by: tuple[str, ...] = ("run_id",)
+    # The tables that its rows are computed from, by name, in the order in which its transform takes them. The graph is
+    # derived from this alone (assets/build/catalogue.py); a table of bronze is made from the landing zone.
+    inputs: tuple[str, ...] = ()
+    # What one partition is made from: the inputs of one run, of a pair of runs, of a family of pairs, or no run's.
+    scope: Scope = Scope.RUN
     # Of a table with one row a run: columns that the log itself knows, so that runs are found without opening a file.
     indexed: tuple[str, ...] = ()
 
@@ -102,8 +116,7 @@ class Table:
         for name in (*self.key, *self.partition_by):
             if self.column(name).nullable:
                 raise ContractBroken(f"{self.full_name}.{name} is a key or a partition and may not be null")
-        if self.partition_by[:1] != ("run_id",):
-            raise ContractBroken(f"{self.full_name} must be partitioned by run_id first")
+        self._check_partition(names)
         for column in self.sealed:
             if column.name in (*self.key, *self.partition_by, *self.indexed):
                 # Keys and indexed columns stand in the statistics, partitions stand in the path.
@@ -114,6 +127,15 @@ class Table:
             if self.column(name).kind is not Kind.TEXT:
                 raise ContractBroken(f"{self.full_name}.{name} is indexed: only text can be")
 
+    def _check_partition(self, names: list[str]) -> None:
+        if self.scope in {Scope.RUN, Scope.PAIR}:
+            if self.partition_by[:1] != ("run_id",):
+                raise ContractBroken(f"{self.full_name} is made run by run: it must be partitioned by run_id first")
+        elif "run_id" in names:
+            raise ContractBroken(f"{self.full_name} is made for no single run: a column run_id would name one")
+        elif not self.partition_by or self.column(self.partition_key).kind is not Kind.TEXT:
+            raise ContractBroken(f"{self.full_name} must be partitioned by a text first")
+
     @property
     def full_name(self) -> str:
         """The name that people type: `bronze.trace_events`."""
@@ -123,6 +145,16 @@ class Table:
     def path(self) -> str:
         """Where the table lies under the lake's root."""
         return f"{self.tier}/{self.name}"
+
+    @property
+    def partition_key(self) -> str:
+        """The column whose value names a partition: that partition is replaced whole, in one commit."""
+        return self.partition_by[0]
+
+    @cached_property
+    def row_key(self) -> tuple[str, ...]:
+        """The columns that tell a row from all others of the table: the key tells it from those of its partition."""
+        return tuple(dict.fromkeys((self.partition_key, *self.key)))
 
     @cached_property
     def column_names(self) -> tuple[str, ...]:
@@ -143,7 +175,7 @@ class Table:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """The schema that the door compares with, in declared order."""
+        """The schema that the store compares with, in declared order."""
         return pa.schema([pa.field(c.name, _ARROW[c.kind], c.nullable) for c in self.columns])
 
     def arrow_schema_of(self, names: Iterable[str]) -> pa.Schema:

@@ -6,8 +6,8 @@ import json
 import dagster as dg
 
 from assets import dagster_events
-from assets.build import bronze
 from assets.build.context import BuildContext
+from assets.build.freshness import mark_landing
 from assets.build.state import assess_runs
 from assets.specs import TRAINING_RUNS
 from lake.errors import LakeError
@@ -32,11 +32,12 @@ def launch_landed_runs(
 ) -> dg.SensorResult | dg.SkipReason:
     """Compare the landing zone with what was seen at the last tick."""
     before: dict[str, str] = json.loads(context.cursor or "{}")
-    complete, incomplete = build_context.zone.run_ids()
+    zone = build_context.zone.listed_once()
+    complete, incomplete = zone.run_ids()
     marks = {}
     for run_id in complete:
         try:
-            marks[run_id] = bronze.mark_landing(build_context.zone, run_id, build_context.keys)
+            marks[run_id] = mark_landing(zone, run_id, build_context.keys)
         except LakeError as error:  # it went away, or changes under our eyes: the next tick sees it
             context.log.warning("%s: %s", run_id, make_printable(str(error)))
     for run_id in sorted(before.keys() - marks.keys()):
@@ -47,7 +48,7 @@ def launch_landed_runs(
         return dg.SkipReason(f"{len(marks)} runs, none new or changed; {len(incomplete)} not complete")
     order = list_known(context.instance)
     new = [run_id for run_id in changed if run_id not in set(order)]
-    states = assess_runs(build_context.lake, build_context.zone, changed, build_context.keys)
+    states = assess_runs(build_context.lake, zone, changed, build_context.keys)
     stale = [run_id for run_id in changed if states[run_id].needs_launch()]
     return dg.SensorResult(
         run_requests=[_request(stretch, marks) for stretch in find_ranges(stale, [*order, *new])],

@@ -149,7 +149,7 @@ def markdown(table: Table, rows: pa.Table, most: int = 10) -> str:
     if not rows.num_rows:
         return f"no rows: {escape_markdown(table.grain)}\n"
     leading = [(_LEADING[table.full_name], "descending")] if table.full_name in _LEADING else []
-    order = [*leading, *((name, "ascending") for name in dict.fromkeys(("run_id", *table.key)))]
+    order = [*leading, *((name, "ascending") for name in table.row_key)]
     shown = rows.sort_by(order).slice(0, most).select([column.name for column in columns]).to_pylist()
     lines = [
         _line([_heading(column) for column in columns]),

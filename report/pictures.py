@@ -65,7 +65,7 @@ def figure(table: Table, rows: pa.Table) -> Figure | None:
         return None
     if not rows.num_rows:
         return empty(f"{table.full_name}: no rows", table.grain)
-    ordered = sorted(rows.to_pylist(), key=lambda row: tuple(row[name] for name in ("run_id", *table.key)))
+    ordered = sorted(rows.to_pylist(), key=lambda row: tuple(row[name] for name in table.row_key))
     found = made(ordered)
     return found if found.rows else empty(found.title, "; ".join(found.notes) or "there is nothing to draw")
 

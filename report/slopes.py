@@ -23,7 +23,7 @@ def scaling(rows: Sequence[Row]) -> Figure:
     """One panel per family, regime and axis; the slope is dashed, since it is modelled, and fanned out where known."""
     rows = [row for row in rows if row["axis"] in _AXES]  # what must be sealed follows from these
     known = [row for row in rows if finite(row["axis_number"])]
-    panels = [list(of) for _, of in groupby(known, key=lambda row: (row["run_id"], row["regime"], row["axis"]))]
+    panels = [list(of) for _, of in groupby(known, key=lambda row: (row["family_id"], row["regime"], row["axis"]))]
     # One place of an axis says nothing of how the overhead grows along it.
     several = [panel for panel in panels if len({row["axis_number"] for row in panel}) > 1]
     kept = several[:MOST_FAMILIES]

@@ -35,6 +35,7 @@ TABLE = Table(
     name="attestations",
     grain="One row per token of an attestation bundle.",
     key=("source_sha256", "ordinal"),
+    inputs=("bronze.attestations", "bronze.runs", "silver.steps", "silver.throughput"),
     columns=(
         RUN_ID,
         TOKENS.column("source_sha256"),

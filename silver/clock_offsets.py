@@ -21,6 +21,7 @@ TABLE = Table(
     name="clock_offsets",
     grain="One row per rank of a run.",
     key=("rank",),
+    inputs=("bronze.trace_events", "bronze.source_files"),
     columns=(
         RUN_ID,
         int32("rank", "Rank whose clock it is.", minimum=0),

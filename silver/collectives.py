@@ -20,6 +20,7 @@ TABLE = Table(
     name="collectives",
     grain="One row per collective and rank.",
     key=("source_sha256", "ordinal"),
+    inputs=("silver.spans", "bronze.trace_events", "bronze.runs"),
     columns=(
         RUN_ID,
         int32("rank", "Rank that recorded the trace.", minimum=0),

@@ -24,6 +24,7 @@ TABLE = Table(
     name="crossings",
     grain="One row per transfer across a trust boundary: a host copy, or a rank's part in a collective.",
     key=("rank", "source_sha256", "ordinal"),
+    inputs=("silver.spans", "silver.collectives", "bronze.runs"),
     columns=(
         RUN_ID,
         int32("rank", "Rank that recorded the trace; the sender of a collective's messages.", minimum=0),

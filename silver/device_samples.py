@@ -35,6 +35,7 @@ TABLE = Table(
     name="device_samples",
     grain="One row per reading of a quantity that silver/device_metrics.toml knows; the others stay in bronze.",
     key=("source_sha256", "ordinal"),
+    inputs=("bronze.device_samples", "bronze.runs", "silver.steps", "silver.throughput"),
     columns=(
         RUN_ID,
         *(READINGS.column(name) for name in ("source_sha256", "ordinal", "tool")),

@@ -15,6 +15,7 @@ TABLE = Table(
     name="nonce_budgets",
     grain="One row per run, rank and key.",
     key=("rank", "key_scope"),
+    inputs=("silver.crossings",),
     columns=(
         RUN_ID,
         int32("rank", "Rank that seals with the key.", minimum=0),

@@ -15,6 +15,7 @@ TABLE = Table(
     name="rejects",
     grain="One row per event, stretch or file that was refused.",
     key=("level", "source_sha256", "ordinal"),
+    inputs=("bronze.trace_events", "bronze.nsys_events", "bronze.source_files", "bronze.unreadable"),
     columns=(
         RUN_ID,
         text("level", "What was refused.", one_of=LEVELS),

@@ -15,6 +15,15 @@ TABLE = Table(
     name="rule_counts",
     grain="One row per source file, effect and rule that had something to do.",
     key=("source_sha256", "effect", "rule"),
+    inputs=(
+        "bronze.trace_events",
+        "bronze.nsys_events",
+        "bronze.source_files",
+        "bronze.runs",
+        "silver.spans",
+        "silver.steps",
+        "silver.rejects",
+    ),
     columns=(
         RUN_ID,
         text("source_sha256", "The source file, by the digest of its bytes as they landed."),

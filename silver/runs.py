@@ -40,6 +40,16 @@ TABLE = Table(
     grain="One row per training run.",
     key=("run_id",),
     indexed=("regime", "baseline", "repeat_of", "workload", "family", "attestation_ids"),
+    inputs=(
+        "bronze.runs",
+        "bronze.device_samples",
+        "bronze.collective_records",
+        "silver.spans",
+        "silver.steps",
+        "silver.crossings",
+        "silver.throughput",
+        "silver.attestations",
+    ),
     columns=(
         RUN_ID,
         *CLAIMS,

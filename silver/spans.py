@@ -22,6 +22,14 @@ TABLE = Table(
     grain="One row per interval on a rank, duplicates merged.",
     key=("source_sha256", "ordinal"),
     partition_by=("run_id", "rank"),
+    inputs=(
+        "bronze.trace_events",
+        "bronze.nsys_events",
+        "bronze.source_files",
+        "bronze.runs",
+        "silver.steps",
+        "silver.clock_offsets",
+    ),
     columns=(
         RUN_ID,
         int32("rank", "Rank that recorded the trace.", minimum=0),

@@ -19,6 +19,7 @@ TABLE = Table(
     name="steps",
     grain="One row per rank and training step.",
     key=("rank", "step_number"),
+    inputs=("bronze.trace_events", "bronze.nsys_events", "bronze.source_files", "bronze.runs", "silver.clock_offsets"),
     columns=(
         RUN_ID,
         int32("rank", "Rank that recorded the trace.", minimum=0),

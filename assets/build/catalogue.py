@@ -1,21 +1,87 @@
-"""All tables of the lake, by name, and the page that describes them."""
+"""All tables of the lake, found in their own modules, and the graph that their declarations make.
+
+A module of a tier that has a `TABLE` is a table: nobody lists tables a second time. A table names its inputs; the order
+in which tables are built, what Dagster shows, what `--to` asks for and when a table is stale follow from that.
+"""
 
 from __future__ import annotations
 
+import pkgutil
+from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from assets.build import bronze, gold, silver
-from lake.errors import EvidenceRejected, nearest
+import bronze
+import gold
+import silver
+from lake.errors import ContractBroken, EvidenceRejected, nearest
+from lake.tables import Scope, Table
 
 if TYPE_CHECKING:
-    from lake.tables import Column, Table
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import ModuleType
 
-TABLES: dict[str, Table] = {table.full_name: table for table in (*bronze.TABLES, *silver.TABLES, *gold.TABLES)}
+    from lake.frames import Frame
+    from lake.tables import Column
+
+LANDING = "landing.runs"
+_PACKAGES = (bronze, silver, gold)
+_TRANSFORMS = {"silver": "conform", "gold": "measure"}
 _TIERS = {
     "bronze": "what the source said",
     "silver": "what it meant",
     "gold": "the answers",
 }
+# Spans never go without the count that holds that no event was lost on the way to them.
+_PROVED_BY = {"silver.spans": "silver.rule_counts"}
+
+
+def find_tables(package: ModuleType) -> list[Table]:
+    """The tables of a tier: of each module that declares one, by the modules' names."""
+    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    declared = ((name, getattr(import_module(f"{package.__name__}.{name}"), "TABLE", None)) for name in names)
+    # A module may also import another's table under that name.
+    return [table for name, table in declared if isinstance(table, Table) and table.name == name]
+
+
+def sort_tables(tables: Sequence[Table]) -> list[list[Table]]:
+    """The tables in the order in which they need each other: those of one wave can be built at the same time."""
+    by_name = {table.full_name: table for table in tables}
+    sorter = TopologicalSorter(
+        {name: [one for one in table.inputs if one in by_name] for name, table in by_name.items()}
+    )
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise ContractBroken(f"tables are made from each other in a circle: {' from '.join(error.args[1])}") from error
+    waves = []
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready())
+        waves.append([by_name[name] for name in ready])
+        sorter.done(*ready)
+    return waves
+
+
+def find_inputs(tables: Iterable[Table]) -> dict[str, tuple[str, ...]]:
+    """Each table's name, and the names of what it is made from; one that no table bears is refused."""
+    known = {table.full_name: table for table in tables}
+    for table in known.values():
+        for name in table.inputs:
+            if name not in known:
+                raise ContractBroken(f"{table.full_name} is made from {name}, which is no table", nearest(name, known))
+    return {name: (LANDING,) if table.tier == "bronze" else table.inputs for name, table in known.items()}
+
+
+_FOUND = {package.__name__: find_tables(package) for package in _PACKAGES}
+UPSTREAM: Mapping[str, tuple[str, ...]] = find_inputs(table for tables in _FOUND.values() for table in tables)
+TABLES: dict[str, Table] = {
+    table.full_name: table for tables in _FOUND.values() for wave in sort_tables(tables) for table in wave
+}
+
+
+def select(tier: str, *scopes: Scope) -> tuple[Table, ...]:
+    """The tables of a tier, or those of some scopes, in the order in which they are built."""
+    return tuple(table for table in TABLES.values() if table.tier == tier and (not scopes or table.scope in scopes))
 
 
 def table(name: str) -> Table:
@@ -23,6 +89,28 @@ def table(name: str) -> Table:
     if name not in TABLES:
         raise EvidenceRejected(f"there is no table {name[:160]!r}", nearest(name[:160], TABLES))
     return TABLES[name]
+
+
+def find_transform(declared: Table) -> Callable[..., Frame]:
+    """The function that makes a table's rows: `conform` of a module of silver, `measure` of one of gold."""
+    transform: Callable[..., Frame] = getattr(import_module(declared.full_name), _TRANSFORMS[declared.tier])
+    return transform
+
+
+def list_required(names: Iterable[str]) -> frozenset[str]:
+    """These tables, all that they are made from, and what proves that nothing of it was lost."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name != LANDING:
+            found.add(name)
+            waiting += UPSTREAM[name]
+            waiting += [_PROVED_BY[name]] if name in _PROVED_BY else []
+    return frozenset(found)
+
+
+# -- the page of tables -----------------------------------------------------------------------------------------------
 
 
 def render_page() -> str:
@@ -33,11 +121,8 @@ def render_page() -> str:
         "Written by `python -m assets.build.catalogue` from the declarations; a test says that it is current.",
     ]
     for tier, what in _TIERS.items():
-        declared = [table for table in TABLES.values() if table.tier == tier]
-        if not declared:
-            continue
         lines += ["", f"## {tier.capitalize()}: {what}"]
-        for entry in sorted(declared, key=lambda table: table.name):
+        for entry in sorted(select(tier), key=lambda table: table.name):
             lines += [
                 "",
                 f"### `{entry.full_name}`",
@@ -54,8 +139,10 @@ def render_page() -> str:
 
 
 def _key(entry: Table) -> str:
-    key, parts = (", ".join(f"`{name}`" for name in names) for names in (entry.key, entry.partition_by))
-    return f"Key: {key}. Partitioned by {parts}."
+    key, parts, inputs = (
+        ", ".join(f"`{name}`" for name in names) for names in (entry.key, entry.partition_by, entry.inputs)
+    )
+    return f"Key: {key}. Partitioned by {parts}.{f' Made from {inputs}.' if inputs else ''}"
 
 
 def _kind(column: Column) -> str:

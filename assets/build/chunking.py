@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from lake.frames import Frame
 
+# Events of a chunk of silver, and spans of a slice of gold: they bound memory, and change no row.
+CHUNK_EVENTS = 62_500
+SLICE_SPANS = 250_000
 _PRIME = 1_000_003
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
-from assets.build.freshness import Look
-from assets.build.gold import PAIR_TABLES, find_origins, flag_replays, made_from
+from assets.build.catalogue import select
+from assets.build.freshness import Look, explain_stale, fingerprint
+from assets.build.gold import PAIR_TABLES, flag_replays
 from gold import (
     energy_overhead,
     operation_costs,
@@ -22,10 +23,11 @@ from gold import (
     time_breakdown,
 )
 from lake.errors import explain, is_stop, naming
+from lake.tables import Scope
 from silver import runs, throughput
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from lake.store import Lake
     from lake.tables import Table
 
-COMPARISON_TABLES = (scaling.TABLE, published.TABLE)
+COMPARISON_TABLES = select("gold", Scope.FAMILY, Scope.LAKE)
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class StalePair:
     run_id: str
     pair: Pair | None
     partners: tuple[str, ...]
-    made_from: str
+    made_from: Mapping[Table, str]
     why: str
 
 
@@ -94,30 +96,35 @@ def make_pairs(lake: Lake, full: Collection[str] = ()) -> tuple[list[Written], d
 
 def stale_pairs(lake: Snapshots, full: Collection[str] = (), only: Collection[str] | None = None) -> list[StalePair]:
     """The pairs that are not made from their runs as they are, and those of the runs in `full`; or `only` some."""
-    look = Look(lake)
-    upstream, known = find_origins(look, PAIR_TABLES), _index_measured_runs(look)
+    look = lake if isinstance(lake, Look) else Look(lake)
+    known = _index_measured_runs(look)
     found = pairs.pair_runs(known)
-    snapshots = [look.snapshot(table) for table in PAIR_TABLES]
     stale = []
     for run_id, one in found.items():
         if only is not None and run_id not in only:
             continue
         partners = _list_partners(one, known)
-        fingerprint = made_from([[name, *upstream.marks(name)] for name in (run_id, *partners)], astuple(one))
-        if snapshots[-1].mark(run_id) is None:
+        made_from = {
+            table: fingerprint(
+                table, [[name, *look.list_marks(table, name)] for name in (run_id, *partners)], astuple(one)
+            )
+            for table in PAIR_TABLES
+        }
+        others = f"its baseline {one.baseline_run_id}" if partners else "the runs that it may be paired with"
+        changed = f"the run or {others} changed"
+        reasons = (explain_stale(look, table, run_id, mark, changed) for table, mark in made_from.items())
+        why = next((why for why in reasons if why is not None), None)
+        if look.snapshot(pairs.TABLE).mark(run_id) is None and not look.snapshot(pairs.TABLE).outdated:
             why = "its pair was never made"
-        elif any(not snapshot.is_made_from(run_id, fingerprint) for snapshot in snapshots):
-            baseline = f"its baseline {one.baseline_run_id}" if partners else "the runs that it may be paired with"
-            why = f"its pair is stale: the run or {baseline} changed"
-        elif not full or set(full).isdisjoint((run_id, *partners)):
-            continue
-        else:
+        elif why is None and not set(full).isdisjoint((run_id, *partners)):
             why = "its pair is to be made again"
-        stale.append(StalePair(run_id, one, tuple(partners), fingerprint, why))
-    for run_id in sorted({run_id for snapshot in snapshots for run_id in snapshot.run_ids} - set(found)):
+        if why is not None:
+            stale.append(StalePair(run_id, one, tuple(partners), made_from, why))
+    held = {run_id for table in PAIR_TABLES for run_id in look.snapshot(table).run_ids}
+    for run_id in sorted(held - set(found)):
         if only is not None and run_id not in only:
             continue
-        nothing = made_from(run_id, "no pair")
+        nothing = {table: fingerprint(table, run_id, "no pair") for table in PAIR_TABLES}
         stale.append(StalePair(run_id, None, (), nothing, "its pair is stale: it has none any more"))
     return stale
 
@@ -128,7 +135,7 @@ def make_pair(lake: Lake, stale: StalePair) -> list[Written]:
     if stale.pair is not None:
         with naming(f"comparing {stale.run_id} with {', '.join(stale.partners) or 'nothing'}"):
             frames |= _compare(lake, stale.pair, stale.partners)
-    return [lake.replace(table, stale.run_id, frame, stale.made_from) for table, frame in frames.items()]
+    return [lake.replace(table, stale.run_id, frame, stale.made_from[table]) for table, frame in frames.items()]
 
 
 def _compare(lake: Lake, pair: Pair, partners: tuple[str, ...]) -> dict[Table, pa.Table]:
@@ -176,25 +183,27 @@ def build_families(lake: Lake, *, full: bool = False) -> list[Written]:
 
 def stale_families(lake: Snapshots, *, full: bool = False) -> list[StaleFamily]:
     """The families of which a member's pair is new; all of them if `full`."""
-    look = Look(lake)
+    look = lake if isinstance(lake, Look) else Look(lake)
     index = _index_measured_runs(look)
     families: dict[tuple[str, str], list[str]] = {}
     for run_id, pair_of_run in pairs.pair_runs(index).items():
         family = index[run_id]["family"]
         if pair_of_run.baseline_run_id is not None and pair_of_run.regime is not None and family is not None:
             families.setdefault((family, pair_of_run.regime), []).append(run_id)
-    upstream, snapshot = find_origins(look, [scaling.TABLE]), look.snapshot(scaling.TABLE)
+    snapshot = look.snapshot(scaling.TABLE)
     stale = []
     for (family, regime), members in sorted(families.items()):
         partition = scaling.partition(family, regime)
-        fingerprint = made_from([[name, *upstream.marks(name)] for name in members])
-        if full or not snapshot.is_made_from(partition, fingerprint):
-            why = "it was never made" if snapshot.mark(partition) is None else "a pair of its family changed"
-            stale.append(StaleFamily(partition, family, regime, tuple(members), fingerprint, why))
+        made_from = fingerprint(scaling.TABLE, [[name, *look.list_marks(scaling.TABLE, name)] for name in members])
+        why = explain_stale(look, scaling.TABLE, partition, made_from, "a pair of its family changed")
+        if full or why is not None:
+            why = why or f"{scaling.TABLE.full_name} is to be made again"
+            stale.append(StaleFamily(partition, family, regime, tuple(members), made_from, why))
     known = {scaling.partition(family, regime) for family, regime in families}
     for partition in sorted(set(snapshot.run_ids) - known):
-        nothing = made_from(partition, "no family")
-        stale.append(StaleFamily(partition, "", "", (), nothing, "its last pair is gone"))
+        nothing = fingerprint(scaling.TABLE, partition, "no family")
+        why = f"{scaling.TABLE.full_name} is stale: the last pair of a family is gone"
+        stale.append(StaleFamily(partition, "", "", (), nothing, why))
     return stale
 
 
@@ -209,16 +218,16 @@ def make_family(lake: Lake, stale: StaleFamily) -> Written:
 
 def build_published(lake: Lake) -> Written:
     """Write down what others have published."""
-    return lake.replace(published.TABLE, published.PUBLISHED_RUN, published.rows(), _fingerprint_published())
+    return lake.replace(published.TABLE, published.COLLECTION, published.rows(), _fingerprint_published())
 
 
-def is_published(lake: Snapshots) -> bool:
-    """Whether what others have published is in the lake as it is in the catalogue."""
-    return lake.snapshot(published.TABLE).is_made_from(published.PUBLISHED_RUN, _fingerprint_published())
+def explain_published(look: Look) -> str | None:
+    """Why what others have published is not in the lake as this version has it; none where it is."""
+    return explain_stale(look, published.TABLE, published.COLLECTION, _fingerprint_published())
 
 
 def _fingerprint_published() -> str:
-    return made_from(published.PUBLISHED.sha256)
+    return fingerprint(published.TABLE, published.PUBLISHED.sha256)
 
 
 def _list_points(lake: Lake, run_id: str) -> Iterator[dict[str, Any]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from functools import cached_property
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -13,41 +11,24 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from assets.build import freshness
+from assets.build import chunking
+from assets.build.catalogue import TABLES as CATALOGUE
+from assets.build.catalogue import find_transform, select
 from assets.build.chunking import assign_slices, plan_chunks
-from assets.build.replays import find_replays, find_replays_of, measure_again
+from assets.build.freshness import Look, fingerprint_run
 from assets.build.table_tasks import hand_out
-from gold import (
-    attested_runs,
-    energy_overhead,
-    kernel_breakdown,
-    launches,
-    operation_costs,
-    operation_overhead,
-    overhead_breakdown,
-    pairs,
-    published,
-    scaling,
-    sealing_coverage,
-    step_energy,
-    step_overhead,
-    stragglers,
-    throughput_overhead,
-    time_breakdown,
-    trace_summary,
-    waiting,
-)
+from gold import attested_runs, launches, operation_costs, time_breakdown, trace_summary, waiting
 from lake.engines import PolarsEngine
 from lake.errors import naming
 from lake.spill import SpilledRows
-from silver import clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput
+from lake.tables import Scope
+from silver import collectives, runs, spans, steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from assets.build.freshness import Snapshots
     from assets.build.table_tasks import TableOrder, Wave
     from lake.engines import Engine
     from lake.executors import Site
@@ -57,38 +38,15 @@ if TYPE_CHECKING:
     from lake.store import Lake
     from lake.tables import Table
 
-# What one run alone decides.
-RUN_TABLES = (
-    trace_summary.TABLE,
-    time_breakdown.TABLE,
-    kernel_breakdown.TABLE,
-    launches.TABLE,
-    operation_costs.TABLE,
-    stragglers.TABLE,
-    sealing_coverage.TABLE,
-    step_energy.TABLE,
-    attested_runs.TABLE,
-)
-# Those for which slices of time are added up.
-SUMMED = (trace_summary.TABLE, time_breakdown.TABLE, launches.TABLE, operation_costs.TABLE)
-PAIR_TABLES = (
-    step_overhead.TABLE,
-    overhead_breakdown.TABLE,
-    throughput_overhead.TABLE,
-    operation_overhead.TABLE,
-    energy_overhead.TABLE,
-    pairs.TABLE,
-)
-TABLES = (*RUN_TABLES, *PAIR_TABLES, scaling.TABLE, published.TABLE)
-_MODULES = (clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput)
-_KNOWN = {table.full_name: table for table in (*(module.TABLE for module in _MODULES), *TABLES)}
-# Raise with every change of what a measure makes of the same rows: every run is then measured again.
-MEASURES_VERSION = 8
-SLICE_SPANS = 250_000
+TABLES = select("gold")
+RUN_TABLES = select("gold", Scope.RUN)
+PAIR_TABLES = select("gold", Scope.PAIR)
 # One span in so many is looked at to cut time into slices.
 SAMPLED = 16
 END_OF_TIME = 1 << 62
 Slice = tuple[tuple[int, ...], int, int]
+# The tables for which slices of time are added up.
+SLICED_TABLES = (trace_summary.TABLE, time_breakdown.TABLE, launches.TABLE, operation_costs.TABLE)
 # To read a rank's spans so many times takes less than to share them out.
 READ_AGAIN = 8
 # All that is read of a span to add it up.
@@ -99,49 +57,26 @@ _SLICED = (
 )
 
 
-def made_from(*parts: object) -> str:
-    """The fingerprint of a partition: what it was made from, and the version of what made it."""
-    return hashlib.sha256(json.dumps([MEASURES_VERSION, SLICE_SPANS, *parts]).encode()).hexdigest()
-
-
-def find_origins(lake: Snapshots, tables: Iterable[Table]) -> freshness.Origins:
-    """What lies upstream of some gold tables."""
-    return freshness.Origins(lake, _KNOWN, tables)
-
-
-def find_stale(lake: Snapshots, run_ids: Iterable[str], tables: Sequence[Table] = RUN_TABLES) -> dict[str, str]:
-    """Those runs of which one of these tables was not made from their silver as it is, and which; in a few words."""
-    found = find_origins(lake, tables)
-    replays = find_replays(lake) if attested_runs.TABLE in tables else {}
-    return freshness.find_stale(
-        lake, tables, run_ids, lambda table, run_id: _fingerprint(found, table, run_id, replays.get(run_id, []))
-    )
-
-
-def find_up_to_date(lake: Snapshots, run_ids: Iterable[str], tables: Sequence[Table] = RUN_TABLES) -> set[str]:
-    """The other runs: all of these tables were made from their silver as it is."""
-    asked = set(run_ids)
-    return asked - find_stale(lake, asked, tables).keys()
-
-
-def _fingerprint(found: freshness.Origins, table: Table, run_id: str, replayed_in: Sequence[str]) -> str:
-    """What a run's table is made from; what is said of its attestation depends on who else holds its tokens."""
-    others = list(replayed_in) if table == attested_runs.TABLE else []
-    return made_from(*found.upstream(table, run_id), *others)
-
-
 def flag_replays(lake: Lake) -> list[Written]:
     """Bring up to date what attests runs whose tokens are now in other runs too, or no more."""
-    found = find_origins(lake, [attested_runs.TABLE])
-    return measure_again(lake, lambda run_id, others: _fingerprint(found, attested_runs.TABLE, run_id, others))
+    look, table, engine = Look(lake), attested_runs.TABLE, PolarsEngine()
+    snapshot, written = look.snapshot(table), []
+    for run_id, run in sorted(look.snapshot(runs.TABLE).index().items()):
+        # A run that has no such row yet gets it when it is measured itself.
+        if run["attestation_ids"] is None or snapshot.mark(run_id) is None:
+            continue
+        others, made_from = look.replays.get(run_id, []), fingerprint_run(look, table, run_id)
+        if not snapshot.is_made_from(run_id, made_from):
+            rows = engine.rows(attested_runs.measure(engine.read(lake, runs.TABLE, [run_id]), others))
+            written.append(lake.replace(table, run_id, rows, made_from))
+    return written
 
 
 def materialise(lake: Lake, run_id: str, engine: Engine, tables: Sequence[Table] = RUN_TABLES) -> list[Written]:
     """Measure one run; every table is replaced whole."""
     # Looked at before anything is read: what is read may be newer than what is then said of it, never older.
-    found = find_origins(lake, tables)
-    replayed_in = find_replays_of(lake, run_id) if attested_runs.TABLE in tables else []
-    marks = {table: _fingerprint(found, table, run_id, replayed_in) for table in tables}
+    look = Look(lake)
+    marks = {table: fingerprint_run(look, table, run_id) for table in tables}
     if engine.executors is None:
         return GoldBuild(lake, run_id, engine).materialise(marks)
     local, summed = GoldBuild(lake, run_id, PolarsEngine()), _select_sliced(tables)
@@ -176,8 +111,10 @@ class GoldBuild:
         self._lake = lake
         self._run_id = run_id
         self._engine = engine
+        self._at_hand: dict[Table, Frame] = {}
         self._spanned = self._read(spans.TABLE)
         self._stepped = self._compute_once(self._read(steps.TABLE))
+        self._at_hand = {spans.TABLE: self._spanned, steps.TABLE: self._stepped}
 
     @cached_property
     def known(self) -> dict[str, pa.Table]:
@@ -204,26 +141,19 @@ class GoldBuild:
 
     def rows(self, table: Table, sums: dict[str, pa.Table]) -> pa.Table:
         """One table; `sums` are those of all slices, by the table that they are for."""
-        read, spanned, stepped = self._read, self._spanned, self._stepped
+        spanned, stepped = self._spanned, self._stepped
+        # What takes more than its inputs; any other table is its transform, given its inputs in their order.
         plans: dict[str, Callable[[], Frame]] = {
             trace_summary.TABLE.name: lambda: trace_summary.measure(
                 summed(), spanned, stepped.select("run_id", "rank").unique()
             ),
             time_breakdown.TABLE.name: lambda: time_breakdown.measure(summed(), stepped, seeing()),
-            kernel_breakdown.TABLE.name: lambda: kernel_breakdown.measure(spanned),
             launches.TABLE.name: lambda: launches.measure(summed(), spanned),
             operation_costs.TABLE.name: lambda: operation_costs.measure(
                 summed(), spanned, stepped, self._whole("first_calls")
             ),
-            stragglers.TABLE.name: lambda: stragglers.measure(read(collectives.TABLE), read(clock_offsets.TABLE)),
-            sealing_coverage.TABLE.name: lambda: sealing_coverage.measure(
-                read(crossings.TABLE), read(nonce_budgets.TABLE), read(runs.TABLE)
-            ),
-            step_energy.TABLE.name: lambda: step_energy.measure(
-                read(device_samples.TABLE), stepped, read(throughput.TABLE)
-            ),
             attested_runs.TABLE.name: lambda: attested_runs.measure(
-                read(runs.TABLE), find_replays_of(self._lake, self._run_id)
+                self._read(runs.TABLE), Look(self._lake).find_replays(self._run_id)
             ),
         }
 
@@ -233,7 +163,10 @@ class GoldBuild:
         def seeing() -> Frame:
             return self._compute_once(spanned.filter(nw.col("is_gpu")).select("run_id", "rank").unique())
 
-        return self._engine.rows(plans[table.name](), is_lean=True)
+        def made_from_inputs() -> Frame:
+            return find_transform(table)(*(self._read(CATALOGUE[name]) for name in table.inputs))
+
+        return self._engine.rows(plans.get(table.name, made_from_inputs)(), is_lean=True)
 
     def slices(self) -> list[Slice]:
         """Ranks and stretches of time, none of which holds too many spans; one of nothing where there are none."""
@@ -275,7 +208,7 @@ class GoldBuild:
     def _slices(self, spanned: Frame) -> Iterator[Slice]:
         """Take small ranks together, and cut the time of large ones so that about equally many spans start in each."""
         counted = self._engine.rows(spanned.group_by("rank").agg(spans_count=nw.len())).to_pylist()
-        for chunk in plan_chunks({row["rank"]: row["spans_count"] for row in counted}, SLICE_SPANS):
+        for chunk in plan_chunks({row["rank"]: row["spans_count"] for row in counted}, chunking.SLICE_SPANS):
             if chunk.parts == 1:
                 yield chunk.ranks, 0, END_OF_TIME
             elif chunk.part == 0:
@@ -290,6 +223,8 @@ class GoldBuild:
         return np.sort(np.concatenate([batch.column("ts_ns").to_numpy()[::SAMPLED].copy() for batch in batches]))
 
     def _read(self, table: Table) -> Frame:
+        if table in self._at_hand:
+            return self._at_hand[table]
         return self._engine.read(self._lake, table, [self._run_id])
 
     def _compute_once(self, frame: Frame) -> Frame:
@@ -299,7 +234,7 @@ class GoldBuild:
 
 def _select_sliced(tables: Iterable[Table]) -> list[str]:
     """Those of the tables for which slices of time are added up."""
-    return [table.name for table in tables if table in SUMMED]
+    return [table.name for table in tables if table in SLICED_TABLES]
 
 
 def _combine_sums(parts: Sequence[dict[str, pa.Table]]) -> dict[str, pa.Table]:

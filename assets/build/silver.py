@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -13,16 +11,17 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assets.build import freshness
+from assets.build import chunking
+from assets.build.catalogue import TABLES as CATALOGUE
+from assets.build.catalogue import find_transform, select, sort_tables
 from assets.build.chunking import part_of, plan_chunks
+from assets.build.freshness import Look, fingerprint_run
 from assets.build.table_tasks import hand_out
-from bronze import attestations as tokens
 from bronze import (
     collective_records,
     nsys_events,
     source_files,
     trace_events,
-    training_log,
     unreadable,
 )
 from bronze import device_samples as readings
@@ -38,8 +37,6 @@ from silver import (
     clock_offsets,
     collectives,
     crossings,
-    device_samples,
-    nonce_budgets,
     profiler_events,
     rejects,
     rule_counts,
@@ -49,14 +46,11 @@ from silver import (
     throughput,
 )
 from silver.event_rules import COMPLETE
-from silver.patterns import PATTERNS
-from silver.policy import POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from assets.build.chunking import Chunk
-    from assets.build.freshness import Snapshots
     from assets.build.table_tasks import TableOrder
     from lake.engines import Engine, Plan
     from lake.executors import Site
@@ -65,32 +59,8 @@ if TYPE_CHECKING:
     from lake.store import Lake
     from lake.tables import Table
 
-# `runs` last: it is made from the others.
-TABLES = (
-    clock_offsets.TABLE,
-    steps.TABLE,
-    spans.TABLE,
-    collectives.TABLE,
-    crossings.TABLE,
-    nonce_budgets.TABLE,
-    rejects.TABLE,
-    rule_counts.TABLE,
-    throughput.TABLE,
-    attestations.TABLE,
-    device_samples.TABLE,
-    runs.TABLE,
-)
-# Raise with every change of what a transform makes of the same rows: every run is then conformed again.
-TRANSFORMS_VERSION = 8
-CHUNK_EVENTS = 62_500
+TABLES = select("silver")
 _SIGNS = {"kept": 1, "merged": 1, "rejected": 1, "split": -1, "flagged": 0}
-
-
-def made_from(mark: int | None) -> str:
-    """The fingerprint of a run's silver: what its bronze was made from, and all that decides here."""
-    rules = [PATTERNS.sha256, POLICY.sha256, device_samples.METRICS_SHA256, attestations.POLICY_SHA256]
-    parts = [mark, TRANSFORMS_VERSION, CHUNK_EVENTS, *rules]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _count_landed(source: dict[str, Any]) -> int:
@@ -99,34 +69,7 @@ def _count_landed(source: dict[str, Any]) -> int:
     return count
 
 
-def find_stale(lake: Snapshots, run_ids: Iterable[str], tables: Sequence[Table] = TABLES) -> dict[str, str]:
-    """Those runs of which one of these tables was not made from their bronze as it is, and which; in a few words."""
-    landed = lake.snapshot(claimed.TABLE)
-    return freshness.find_stale(lake, tables, run_ids, lambda _, run_id: made_from(landed.mark(run_id)))
-
-
-def find_up_to_date(lake: Snapshots, run_ids: Iterable[str], tables: Sequence[Table] = TABLES) -> set[str]:
-    """The other runs: all of these tables were made from their bronze as it is."""
-    asked = set(run_ids)
-    return asked - find_stale(lake, asked, tables).keys()
-
-
-# What can be made at the same time, and what only after it: executors find what came before in the lake.
-WAVES = (
-    (clock_offsets.TABLE, rejects.TABLE, throughput.TABLE),
-    (steps.TABLE,),
-    (spans.TABLE, attestations.TABLE, device_samples.TABLE),
-    (rule_counts.TABLE, collectives.TABLE),
-    (crossings.TABLE,),
-    (nonce_budgets.TABLE,),
-    (runs.TABLE,),
-)
 _LARGE = (spans.TABLE, crossings.TABLE)
-
-
-def _select_waves(tables: Sequence[Table]) -> list[list[Table]]:
-    """The waves, with no other tables in them."""
-    return [[table for table in wave if table in tables] for wave in WAVES]
 
 
 def materialise(lake: Lake, run_id: str, engine: Engine, tables: Sequence[Table] = TABLES) -> list[Written]:
@@ -134,7 +77,7 @@ def materialise(lake: Lake, run_id: str, engine: Engine, tables: Sequence[Table]
     if engine.executors is None:
         return SilverBuild(lake, run_id, engine).materialise(tables)
     local = SilverBuild(lake, run_id, PolarsEngine())
-    return hand_out(engine.executors, lake, run_id, build_portion, local.waves(tables), lambda _: local.made_from)
+    return hand_out(engine.executors, lake, run_id, build_portion, local.waves(tables), local.made_from.__getitem__)
 
 
 def build_portion(site: Site, order: TableOrder) -> list[Staged]:
@@ -153,30 +96,32 @@ class SilverBuild:
         self._lake = lake
         self._run_id = run_id
         self._engine = engine
-        self.made_from = made_from(lake.snapshot(claimed.TABLE).mark(run_id))
+        look = Look(lake)
+        self.made_from = {table: fingerprint_run(look, table, run_id) for table in TABLES}
         self._runs = self._wrap_rows(claimed.TABLE)
         self._sources = self._wrap_rows(source_files.TABLE)
         self._traces = self._read(trace_events.TABLE)
+        self._at_hand = {claimed.TABLE: self._runs, source_files.TABLE: self._sources, trace_events.TABLE: self._traces}
         self._events_by_rank, has_nsys = self._count_events()
         self._nsys = (
             profiler_events.adapt_nsys_events(self._read(nsys_events.TABLE), self._sources) if has_nsys else None
         )
         self._events = self._concat_profilers(profiler_events.adapt_trace_events(self._traces), self._nsys)
-        self._chunks = list(plan_chunks(self._events_by_rank, CHUNK_EVENTS))
+        self._chunks = list(plan_chunks(self._events_by_rank, chunking.CHUNK_EVENTS))
         self._made: dict[str, Frame] = {}
 
     def materialise(self, tables: Sequence[Table]) -> list[Written]:
         """The tables in this process, the large ones chunk by chunk, the small ones kept at hand for what follows."""
         written: dict[str, Written] = {}
         with ThreadPoolExecutor(self._engine.tables_at_once, thread_name_prefix="silver") as pool:
-            for wave in _select_waves(tables):
+            for wave in sort_tables(tables):
                 written |= {one.table: one for one in pool.map(self._find_written, wave)}
         return [written[table.full_name] for table in tables]
 
     def _find_written(self, table: Table) -> Written:
         with naming(f"making {table.full_name}"), self._lake.stage(table, self._run_id) as stage:
             self.fill(stage, self._chunks if table in _LARGE else [])
-            return self._lake.commit(stage, self.made_from)
+            return self._lake.commit(stage, self.made_from[table])
 
     def waves(self, tables: Sequence[Table]) -> list[list[tuple[Table, list[tuple[Chunk, ...]]]]]:
         """What executors are told to make: large tables by their ranks, so that a rank is read once, others whole."""
@@ -184,7 +129,7 @@ class SilverBuild:
         for chunk in self._chunks:
             by_ranks.setdefault(chunk.ranks, []).append(chunk)
         portions = [tuple(group) for group in by_ranks.values()]
-        return [[(table, portions if table in _LARGE else [()]) for table in wave] for wave in _select_waves(tables)]
+        return [[(table, portions if table in _LARGE else [()]) for table in wave] for wave in sort_tables(tables)]
 
     def fill(self, stage: Stage, plan: Sequence[Chunk]) -> None:
         """Put a table's rows on a stage: the given chunks of a large one, a small one whole."""
@@ -206,21 +151,12 @@ class SilverBuild:
     def _plan(self, table: Table) -> Frame:
         """How a small table follows from what came before it."""
         read, small, run = self._read, self._small, self._runs
+        # What takes more than its inputs; any other table is its transform, given its inputs in their order.
         plans: dict[str, Callable[[], Frame]] = {
-            clock_offsets.TABLE.name: lambda: clock_offsets.conform(self._traces, self._sources),
             steps.TABLE.name: lambda: steps.conform(self._events, self._sources, run, small(clock_offsets.TABLE)),
             rejects.TABLE.name: lambda: rejects.conform(self._events, self._sources, read(unreadable.TABLE)),
             rule_counts.TABLE.name: lambda: rule_counts.conform(
                 self._events, self._sources, run, read(spans.TABLE), small(steps.TABLE), small(rejects.TABLE)
-            ),
-            collectives.TABLE.name: lambda: collectives.conform(read(spans.TABLE), self._traces, run),
-            nonce_budgets.TABLE.name: lambda: nonce_budgets.conform(read(crossings.TABLE)),
-            throughput.TABLE.name: lambda: throughput.conform(read(training_log.TABLE), self._sources, run),
-            attestations.TABLE.name: lambda: attestations.conform(
-                read(tokens.TABLE), run, small(steps.TABLE), small(throughput.TABLE)
-            ),
-            device_samples.TABLE.name: lambda: device_samples.conform(
-                read(readings.TABLE), run, small(steps.TABLE), small(throughput.TABLE)
             ),
             runs.TABLE.name: lambda: runs.conform(
                 run, read(spans.TABLE), small(steps.TABLE), read(crossings.TABLE), small(throughput.TABLE), evidence()
@@ -231,7 +167,16 @@ class SilverBuild:
             records = read(collective_records.TABLE)
             return cc_evidence.count_evidence(read(readings.TABLE), records, small(attestations.TABLE), run)
 
-        return plans[table.name]()
+        def made_from_inputs() -> Frame:
+            return find_transform(table)(*(self._find_input(CATALOGUE[name]) for name in table.inputs))
+
+        return plans.get(table.name, made_from_inputs)()
+
+    def _find_input(self, table: Table) -> Frame:
+        """What a table is made from: at hand where it is small and was read or made before, else from the lake."""
+        if table in self._at_hand:
+            return self._at_hand[table]
+        return self._read(table) if table.tier == "bronze" or table in _LARGE else self._small(table)
 
     def _small(self, table: Table) -> Frame:
         """A small table that was made before: at hand where this process made it, else from the lake."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from assets.build import bronze, gold, silver
-from assets.build.comparisons import COMPARISON_TABLES, is_published, stale_families, stale_pairs
+from assets.build import freshness, gold
+from assets.build.catalogue import TABLES
+from assets.build.comparisons import COMPARISON_TABLES, explain_published, stale_families, stale_pairs
 from assets.build.freshness import Look
 from assets.build.tiers import TIERS, list_left_out
+from assets.checks import outcomes
 from assets.checks.outcomes import asset_checks, read_verdicts
-from gold import published, scaling
+from gold import published
 from lake.attestation_keys import NO_KEYS, AttestationKeys
 from lake.errors import ContractBroken
+from lake.tables import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -90,32 +93,45 @@ def assess_runs(
     With `names`, only those of the tables have to be checked: bronze is always made whole, whatever was asked for.
     With `check`, a failed check ends the look: what lies downstream was rightly not made.
     """
-    asked, look = list(run_ids), Look(lake)
+    asked, look = list(run_ids), Look(lake, zone, keys)
     made = [*(table for some in tables.values() for table in some), *pair_tables]
     checks = asset_checks([table for table in made if names is None or table.full_name in names], list_left_out(tables))
     verdicts = read_verdicts(lake, look, asked, checks)
-    stale = {
-        "bronze": bronze.find_stale(look, zone, asked, keys),
-        "silver": silver.find_stale(look, asked, tables.get("silver", ())),
-        "gold": gold.find_stale(look, asked, tables.get("gold", ())),
-        "pairs": {one.run_id: one.why for one in stale_pairs(look, only=set(asked))} if pair_tables else {},
-    }
-    steps = {**{tier: tables[tier] for tier in TIERS if tier in tables}, "pairs": pair_tables}
-    if "bronze" not in steps:  # a part that reads bronze asks that it be there as it is
-        steps = {"bronze": (), **steps}
+    # Bronze always: a part that reads it asks that it be there as it is.
+    steps = {"bronze": TIERS["bronze"], **tables, "pairs": pair_tables}
+    stale = {step: find_stale(look, some, asked) for step, some in steps.items()}
+    steps["bronze"] = tables.get("bronze", ())
     return {run_id: _assess(run_id, steps, stale, verdicts[run_id], check=check) for run_id in asked}
+
+
+def find_stale(look: Look, tables: Sequence[Table], partitions: Collection[str] | None = None) -> dict[str, str]:
+    """Of tables of one scope, the partitions that are not made from what is there now, and why: all, or of some.
+
+    This is the one answer to "is it up to date, and if not, why": for runs, pairs, families and what is published.
+    """
+    scope = tables[0].scope if tables else Scope.RUN
+    if scope is Scope.RUN:
+        return freshness.find_stale(look, tables, partitions or ())
+    if scope is Scope.PAIR:
+        return {one.run_id: one.why for one in stale_pairs(look, only=partitions)}
+    if scope is Scope.FAMILY:
+        found = {one.partition: one.why for one in stale_families(look)}
+    else:
+        why = explain_published(look)
+        found = {} if why is None else {published.COLLECTION: why}
+    return {name: why for name, why in found.items() if partitions is None or name in partitions}
 
 
 def assess_gone(lake: Lake, run_ids: Collection[str]) -> dict[str, str]:
     """Of runs that are in the lake alone: those whose pairs are stale, and why."""
-    return {one.run_id: one.why for one in stale_pairs(lake, only=run_ids)}
+    return find_stale(Look(lake), gold.PAIR_TABLES, run_ids)
 
 
 def assess_comparisons(lake: Lake, tables: Sequence[Table] = COMPARISON_TABLES) -> dict[tuple[str, str], State]:
     """The state of each partition of what is measured across runs, by the table's name and the partition's."""
     look, found = Look(lake), {}
     for table in tables:
-        stale = _stale_comparisons(look, table)
+        stale = find_stale(look, [table])
         partitions = {*look.snapshot(table).run_ids, *stale}
         verdicts = read_verdicts(lake, look, partitions, asset_checks([table]))
         for partition in sorted(partitions):
@@ -126,9 +142,19 @@ def assess_comparisons(lake: Lake, tables: Sequence[Table] = COMPARISON_TABLES) 
 
 def add_comparisons(lake: Lake, states: dict[str, State]) -> dict[str, State]:
     """The same states, where a run whose family is stale says so."""
-    name = scaling.TABLE.full_name
-    stale = {member: f"{name} is stale: {one.why}" for one in stale_families(lake) for member in one.members}
+    stale = {member: one.why for one in stale_families(lake) for member in one.members}
     return {run_id: replace(state, comparison=stale.get(run_id)) for run_id, state in states.items()}
+
+
+def list_left_over(lake: Lake) -> list[str]:
+    """One sentence for each table of the lake that no module declares any more: an earlier version wrote it."""
+    known = {*TABLES, outcomes.TABLE.full_name}
+    stored = lake.list_stored(sorted({name.partition(".")[0] for name in known}))
+    return [
+        f"{name} is left over from another version and nothing reads it: delete {lake.place}/{name.replace('.', '/')}"
+        for name in stored
+        if name not in known
+    ]
 
 
 def find_failures(lake: Lake, run_ids: Iterable[str]) -> dict[str, State]:
@@ -137,12 +163,6 @@ def find_failures(lake: Lake, run_ids: Iterable[str]) -> dict[str, State]:
     names = {table.full_name for table in tables}
     verdicts = read_verdicts(lake, Look(lake), run_ids, asset_checks(tables))
     return {run_id: _judge(verdict, names, State()) for run_id, verdict in verdicts.items()}
-
-
-def _stale_comparisons(look: Look, table: Table) -> dict[str, str]:
-    if table == scaling.TABLE:
-        return {one.partition: one.why for one in stale_families(look)}
-    return {} if is_published(look) else {published.PUBLISHED_RUN: "it is not that of this version"}
 
 
 def _assess(

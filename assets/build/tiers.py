@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from assets.build import bronze, gold, silver
-from assets.build.lineage import list_required
+from assets.build import bronze, chunking, gold, silver
+from assets.build.catalogue import list_required
+from assets.build.freshness import Look, find_up_to_date
 from bronze import runs as landed
 from bronze import trace_events
 from lake.errors import EvidenceRejected, LakeError, explain, is_stop
@@ -67,7 +68,10 @@ def build_tier(
     """Make a tier of some runs; a fresh one is only looked at unless `full`. In the order of the ids."""
     if full:
         build_context = replace(build_context, lake=build_context.lake.rewriting())
-    found = set() if full else _find_up_to_date(build_context, tier, run_ids, tables[tier])
+    # A run that is gone from the landing zone, or whose manifest is broken, says so when it is made.
+    complete = build_context.zone.run_ids()[0] if tier == "bronze" and not full else run_ids
+    look = Look(build_context.lake, build_context.zone, build_context.keys)
+    found = set() if full else find_up_to_date(look, tables[tier], set(run_ids).intersection(complete))
     stale = [run_id for run_id in run_ids if run_id not in found]
     large = _find_large(build_context, tier, stale)
     making = partial(_build_run, build_context, tier, tables[tier], engines)
@@ -86,19 +90,6 @@ def build_tier(
     return [made[run_id] for run_id in run_ids]
 
 
-def _find_up_to_date(
-    build_context: BuildContext, tier: str, run_ids: Sequence[str], tables: Sequence[Table]
-) -> set[str]:
-    if tier == "silver":
-        return silver.find_up_to_date(build_context.lake, run_ids, tables)
-    if tier == "gold":
-        return gold.find_up_to_date(build_context.lake, run_ids, tables)
-    # A run that is gone from the landing zone, or whose manifest is broken, says so when it is made.
-    complete, _ = build_context.zone.run_ids()
-    landed = [run_id for run_id in run_ids if run_id in complete]
-    return bronze.find_up_to_date(build_context.lake, build_context.zone, landed, build_context.keys)
-
-
 def _find_large(build_context: BuildContext, tier: str, run_ids: Sequence[str]) -> set[str]:
     """Those that fill memory and cores by themselves: two of them at once would only need twice the memory."""
     if len(run_ids) < 2:
@@ -108,7 +99,7 @@ def _find_large(build_context: BuildContext, tier: str, run_ids: Sequence[str]) 
         most = build_context.limits.bytes_in_flight // build_context.limits.workers
         sizes = {run_id: _size(build_context.zone, run_id) for run_id in run_ids if run_id in complete}
     else:
-        most = silver.CHUNK_EVENTS
+        most = chunking.CHUNK_EVENTS
         snapshot = build_context.lake.snapshot(trace_events.TABLE)
         sizes = {run_id: snapshot.partition(run_id).rows for run_id in run_ids}
     return {run_id for run_id, size in sizes.items() if size > most}
@@ -154,7 +145,7 @@ def _write_tier(
         raise EvidenceRejected(f"run {run_id} has not landed in the lake", "make its bronze tables first")
     if tier == "silver":
         return silver.materialise(build_context.lake, run_id, engines(), tables)
-    lacking = gold.find_origins(build_context.lake, tables).lacking(run_id)
+    lacking = Look(build_context.lake).list_lacking(tables, run_id)
     if lacking:
         raise EvidenceRejected(f"run {run_id} has no {', '.join(lacking)}", "make its silver tables first")
     return gold.materialise(build_context.lake, run_id, engines(), tables)

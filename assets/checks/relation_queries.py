@@ -208,11 +208,11 @@ _QUERIES = {
         OR (baseline_step_ns BETWEEN baselines.least_ns AND baselines.most_ns) IS NOT TRUE
         ORDER BY m.run_id""",
     "scaled": """
-        SELECT c.run_id, c.tee_run_id, c.axis, c.overhead_ns, s.overhead_ns
+        SELECT c.family_id, c.tee_run_id, c.axis, c.overhead_ns, s.overhead_ns
         FROM checked c LEFT JOIN gold.step_overhead s
         ON s.run_id = c.tee_run_id AND s.baseline_run_id = c.baseline_run_id
         WHERE c.overhead_ns IS DISTINCT FROM s.overhead_ns
-        ORDER BY c.run_id, c.tee_run_id, c.axis""",
+        ORDER BY c.family_id, c.tee_run_id, c.axis""",
 }
 
 

@@ -93,8 +93,7 @@ def _declare_schema_rule(table: Table) -> Rule:
 
 
 def _declare_unique_rule(table: Table) -> Rule:
-    # Keys are unique within a run.
-    key = tuple(dict.fromkeys(("run_id", *table.key)))
+    key = table.row_key
     sentence = f"no two rows have the same {' and '.join(key)}"
     return Rule("key_is_unique", sentence, is_blocking=True, must=Must.BE_UNIQUE, columns=key)
 
@@ -116,7 +115,7 @@ def _list_column_rules(table: Table, column: Column) -> Iterator[Rule]:
     if column in table.sealed:
         sentence = f"{name} holds nothing but tokens: no plaintext"
         yield Rule(f"{name}_is_sealed", sentence, True, Must.BE_SHAPED, names, (TOKEN,))
-    elif name == "run_id" or name.endswith("_run_id"):
+    elif name == table.partition_key or name.endswith("_run_id"):
         sentence = f"{name} is plain enough to be an id"
         yield Rule(f"{name}_is_an_id", sentence, False, Must.BE_SHAPED, names, (SLUG,))
     elif name.endswith("_sha256"):

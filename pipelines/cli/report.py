@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from assets.build import gold
 from assets.build.state import assess_comparisons, find_failures
 from bronze import source_files
-from gold import pairs, published, scaling
+from gold import pairs
 from lake.errors import EvidenceRejected, nearest
 from lake.locations import report_unreachable
 from report.page import Page, page
@@ -94,11 +94,10 @@ def _tables(lake: Lake, run_ids: Sequence[str] | None) -> dict[str, list[Row]]:
 def _rows(lake: Lake, table: Table, columns: Sequence[str], run_ids: Sequence[str] | None) -> list[Row]:
     sealed = {column.name for column in table.sealed}
     kept = [name for name in columns if name not in sealed]
-    if table in {scaling.TABLE, published.TABLE}:
-        # Partitions of these are families of runs, and the one catalogue of the literature.
-        rows = lake.scan(table).sort("run_id", *table.key).select(kept).collect().to_dicts()
+    if table.partition_key != "run_id":  # a family of runs, or what others have published
+        rows = lake.scan(table).sort(table.row_key).select(kept).collect().to_dicts()
         return [row for row in rows if run_ids is None or row.get("tee_run_id", run_ids[0]) in run_ids]
-    return lake.scan(table, run_ids).sort("run_id", *table.key).select(kept).collect().to_dicts()
+    return lake.scan(table, run_ids).sort(table.row_key).select(kept).collect().to_dicts()
 
 
 def _versions() -> dict[str, str]:

@@ -11,11 +11,10 @@ from uuid import uuid4
 import dagster as dg
 from dagster._core.execution.plan.objects import ErrorSource
 
-from assets.build.catalogue import table
+from assets.build.catalogue import UPSTREAM, list_required, table
 from assets.build.comparisons import COMPARISON_TABLES
 from assets.build.gold import PAIR_TABLES
-from assets.build.lineage import UPSTREAM, list_required
-from assets.build.state import assess_comparisons, assess_gone, assess_runs
+from assets.build.state import assess_comparisons, assess_gone, assess_runs, list_left_over
 from assets.build.tiers import select_tables
 from assets.comparisons import comparisons
 from assets.launch_locks import lock_launch, tags_of
@@ -86,7 +85,10 @@ def run(
     place = build_context(chosen, watcher)
     for name in place.zone.remove_abandoned():
         tell(f"removed {place.zone.place}/{name}, the copy that a landing left when it was stopped")
-    complete, _ = place.zone.run_ids()
+    for sentence in list_left_over(place.lake):
+        tell(sentence)
+    zone = place.zone.listed_once()
+    complete, _ = zone.run_ids()
     for run_id in run_ids:
         if slug(run_id) not in complete:
             raise EvidenceRejected(f"no run {run_id!r} in {place.zone.place}", nearest(run_id, complete))
@@ -94,7 +96,7 @@ def run(
     assess = partial(
         assess_runs,
         place.lake,
-        place.zone,
+        zone,
         keys=place.keys,
         tables=select_tables(names),
         pair_tables=paired,
@@ -107,7 +109,7 @@ def run(
     across = assess_comparisons(place.lake, compared).values() if wanted else ()
     is_compared = bool(stale or unpaired) or any(state.needs_launch(check=check) for state in across)
     watcher.total = len(stale)
-    _advise_memory(place.zone, engine, stale, tell)
+    _advise_memory(zone, engine, stale, tell)
     if stale or unpaired or is_compared:
         config: dict[str, object] = {"engine": engine, "full": full}
         _launch(chosen, watcher, _LaunchPlan(names, check, config, stale, unpaired, is_compared), tell)

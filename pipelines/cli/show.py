@@ -43,7 +43,7 @@ def open_relation(
             told = name[:160]
             raise EvidenceRejected(f"{table.full_name} has no column {told!r}", nearest(told, table.column_names))
     rows = lake.relation(open_ordered(), table, run_ids or None)
-    order = [duckdb.ColumnExpression(name) for name in ("run_id", *table.key)]
+    order = [duckdb.ColumnExpression(name) for name in table.row_key]
     rows = rows.sort(*order).select(*(columns or table.column_names))
     return rows if limit is None else rows.limit(limit)
 
@@ -55,7 +55,7 @@ def read_rows(
     if not reveal:
         return open_relation(lake, table, run_ids, columns, limit).to_arrow_reader(_BATCH_ROWS)
     wanted = list(columns or table.column_names)
-    beside = [name for name in dict.fromkeys(("run_id", *table.key)) if name not in wanted]
+    beside = [name for name in table.row_key if name not in wanted]
     batches = open_relation(lake, table, run_ids, [*wanted, *beside], limit).to_arrow_reader(_BATCH_ROWS)
     schema = pa.schema([batches.schema.field(name) for name in wanted])
     return pa.RecordBatchReader.from_batches(schema, (lake.reveal(table, batch).select(wanted) for batch in batches))

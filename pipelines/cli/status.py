@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from assets.build.state import add_comparisons, assess_comparisons, assess_gone, assess_runs
+from assets.build.state import add_comparisons, assess_comparisons, assess_gone, assess_runs, list_left_over
 from bronze import manifest, runs, source_files, unreadable
 from gold import attested_runs, pairs
 from lake.attestation_keys import NO_KEYS, AttestationKeys
@@ -47,6 +47,7 @@ class Status:
 
 def collect_status(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEYS) -> Status:
     """Compare the landing zone with the lake; nothing is read that the lake knows already."""
+    zone = zone.listed_once()
     complete, incomplete = zone.run_ids()
     damages = find_damages(lake)
     lake = lake.skipping_damaged()
@@ -75,6 +76,7 @@ def collect_status(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEY
     for damage in damages:
         how = f"teetotal run {damage.run_id}" if damage.run_id in complete else "teetotal run --full"
         notes.append(f"{format_damage(damage)}: `{how}` builds it again")
+    notes += list_left_over(lake)
     notes += [f"{name}: not a run yet: {_RULE}" for name in incomplete]
     compared = assess_comparisons(lake) if landed else {}
     notes += [f"{name}: {reason}" for (name, _), state in compared.items() for reason in state.reasons]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assets.build.catalogue import TABLES
-from gold import published, scaling
 from lake.datafiles import Damage
 from lake.errors import EvidenceRejected, nearest
 from lake.verification import Verified, verify_table
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from lake.store import Lake
 
 _HEX_DIGITS = 16
-_ACROSS_RUNS = {scaling.TABLE.full_name, published.TABLE.full_name}
+_ACROSS_RUNS = {name for name, table in TABLES.items() if table.partition_key != "run_id"}
 
 
 def verify_lake(lake: Lake, run_ids: Sequence[str] = (), day: date | None = None) -> Verified:

@@ -9,15 +9,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from assets.build.catalogue import TABLES
-from assets.build.lineage import UPSTREAM
+from assets.build.catalogue import TABLES, UPSTREAM
 from pipelines.review.git_history import Repository
 from pipelines.review.page import Review
 from pipelines.review.section import Reason, Reviewed
 from pipelines.review.text_tables import compare_tables, parse_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pipelines.review.git_history import Base, Commit, FileChange
     from pipelines.review.text_tables import TableChange
@@ -229,7 +228,7 @@ def _compare_tables(snapshot: Snapshot, before: str | bytes | None, after: str |
     old, new = (parse_table(side) if isinstance(side, str) else None for side in (before, after))
     if table is None or old is None or new is None:
         return None
-    return compare_tables(old, new, tuple(dict.fromkeys(("run_id", *table.key))))
+    return compare_tables(old, new, table.row_key)
 
 
 def _fault(change: FileChange, given: list[Explanation], *, vanished: bool) -> str | None:
@@ -267,7 +266,7 @@ def _is_aside(path: str) -> bool:
     return path.startswith(("tests/", "docs/")) or path.endswith(".md")
 
 
-def _find_reachable(edges: dict[str, tuple[str, ...]], start: str | None) -> set[str]:
+def _find_reachable(edges: Mapping[str, tuple[str, ...]], start: str | None) -> set[str]:
     """All that can be reached from a table, without itself."""
     found: set[str] = set()
     waiting = list(edges.get(start or "", ()))

@@ -19,6 +19,7 @@ from pipelines.cli.status import collect_status
 from silver import attestations, runs, throughput
 from tests.support.good_tokens import DEVICE, ISSUED_S, OVERALL, bundle, changed, log, manifest
 from tests.support.tokens import Signer
+from tests.support.up_to_date import find_made
 
 if TYPE_CHECKING:
     from lake.store import Lake
@@ -89,9 +90,9 @@ def test_a_token_in_a_second_run_is_replayed_in_both(lake: Lake, land_files: Lan
     assert read(lake, "run-1")["has_attestation"]
     make(land_files, bundle(TRUSTED), "run-2")
     # The first run is not made again with the second: it is stale until it says so too, and then only once.
-    assert gold.find_up_to_date(lake, ["run-1", "run-2"], [attested_runs.TABLE]) == {"run-2"}
+    assert find_made(lake, ["run-1", "run-2"], [attested_runs.TABLE]) == {"run-2"}
     assert [one.run_id for one in gold.flag_replays(lake)] == ["run-1"]
-    assert gold.find_up_to_date(lake, ["run-1", "run-2"], [attested_runs.TABLE]) == {"run-1", "run-2"}
+    assert find_made(lake, ["run-1", "run-2"], [attested_runs.TABLE]) == {"run-1", "run-2"}
     assert gold.flag_replays(lake) == []
     for run_id, other in (("run-1", "run-2"), ("run-2", "run-1")):
         row = read(lake, run_id)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets.build.bronze import find_up_to_date as fresh_runs
 from assets.build.bronze import materialise
 from assets.build.catalogue import TABLES
 from bronze import land, runs, trace_events
@@ -14,6 +13,7 @@ from lake.errors import EvidenceRejected
 from lake.locations import Location
 from lake.store import Lake
 from tests.support.sample_tables import digests, files_under, trace
+from tests.support.up_to_date import find_landed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -58,7 +58,7 @@ def alter(path: Path) -> None:
 
 
 def fresh(land_files: LandFiles, run_id: str = RUN) -> bool:
-    return run_id in fresh_runs(land_files.lake, land_files.zone, [run_id])
+    return run_id in find_landed(land_files.lake, land_files.zone, [run_id])
 
 
 def versions(lake: Lake) -> list[int | None]:
@@ -158,7 +158,7 @@ def test_other_runs_stay_as_they_are(land_files: LandFiles) -> None:
 
 def test_a_run_that_is_not_there_is_refused_with_the_runs_that_are(land_files: LandFiles) -> None:
     land_files(FILES)
-    assert fresh_runs(land_files.lake, land_files.zone, [RUN, "nobody"]) == {RUN}
+    assert find_landed(land_files.lake, land_files.zone, [RUN, "nobody"]) == {RUN}
     with pytest.raises(EvidenceRejected, match=r"nobody .*complete runs here: run-1"):
         materialise(land_files.lake, land_files.zone, "nobody", Limits())
     assert land_files.lake.snapshot(runs.TABLE).run_ids == [RUN]

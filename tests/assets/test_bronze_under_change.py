@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assets.build.bronze import find_up_to_date as fresh_runs
 from assets.build.bronze import materialise
 from assets.build.catalogue import TABLES
 from bronze import source_files
@@ -14,6 +13,7 @@ from bronze.limits import Limits
 from lake.errors import LakeError, SourceUnavailable
 from lake.store import Lake
 from tests.support.sample_tables import digests, trace
+from tests.support.up_to_date import find_landed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ BRONZE = [table for table in TABLES.values() if table.tier == "bronze"]
 
 
 def fresh(land_files: LandFiles) -> bool:
-    return RUN in fresh_runs(land_files.lake, land_files.zone, [RUN])
+    return RUN in find_landed(land_files.lake, land_files.zone, [RUN])
 
 
 def versions(lake: Lake) -> list[int | None]:

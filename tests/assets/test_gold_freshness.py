@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assets.build import comparisons, gold, silver
-from assets.build.catalogue import TABLES
-from assets.build.lineage import list_required
+from assets.build.catalogue import TABLES, list_required
 from assets.build.tiers import select_tables
 from gold import overhead_breakdown, pairs, scaling, step_overhead, time_breakdown
 from lake.engines import LOCAL_ENGINES, engine
@@ -16,6 +15,7 @@ from pipelines.cli.demo import land_samples
 from pipelines.settings import settings
 from tests.support.build_runs import build_runs
 from tests.support.small_runs import OFF, TEE, trace
+from tests.support.up_to_date import find_made
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,7 @@ def test_what_is_fresh_is_not_written_again(lake: Lake, land_files: LandFiles) -
     landed(land_files, "off", 100, OFF)
     landed(land_files, "tee", 120, TEE)
     comparisons.build_comparisons(lake)
-    assert gold.find_up_to_date(lake, ["off", "tee"]) == {"off", "tee"}
+    assert find_made(lake, ["off", "tee"], gold.RUN_TABLES) == {"off", "tee"}
     versions = {table.full_name: lake.snapshot(table).version for table in gold.TABLES}
     assert changed(comparisons.build_comparisons(lake)) == set()
     gold.materialise(lake, "tee", POLARS)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets.build import gold, silver
+from assets.build import chunking, gold, silver
 from lake.engines import LOCAL_ENGINES, engine
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def test_a_rank_in_slices_gives_what_it_gives_as_a_whole(
     land_files({"rank0.json.gz": TRACE.read_bytes()}, "run-1", 'regime = "cc_off"\n')
     silver.materialise(lake, "run-1", engine("polars"))
     whole = gold.materialise(lake, "run-1", engine(name))
-    monkeypatch.setattr(gold, "SLICE_SPANS", most_spans)
+    monkeypatch.setattr(chunking, "SLICE_SPANS", most_spans)
     slices = gold.GoldBuild(lake, "run-1", engine(name)).slices()
     assert len(slices) > 1
     # Few slices read the spans again, many share them out.

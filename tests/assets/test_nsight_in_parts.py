@@ -31,7 +31,7 @@ def test_a_recording_shared_out_in_parts_gives_the_same_spans(
     silver.materialise(lake, "run-1", engine(name))
     whole = lake.scan(spans.TABLE).sort("source_sha256", "ordinal").collect()
     assert whole.filter(whole["is_relabelled"])["launch_duration_ns"].to_list() == [40] * 20
-    monkeypatch.setattr(silver, "CHUNK_EVENTS", 7)
+    monkeypatch.setattr("assets.build.chunking.CHUNK_EVENTS", 7)
     silver.materialise(lake, "run-1", engine(name))
     assert lake.scan(spans.TABLE).sort("source_sha256", "ordinal").collect().equals(whole)
     kept = lake.scan(rule_counts.TABLE).collect().filter(effect="kept")["events_count"].sum()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from assets.build import bronze, silver
+from assets.build import chunking, freshness, silver
 from bronze import runs as claimed
 from bronze import source_files
 from lake import engines
@@ -26,8 +26,11 @@ from lake.store import Lake
 from silver import crossings, rule_counts, runs, spans, steps
 from tests.support.campaigns import pick_size
 from tests.support.sample_tables import digests, files_under
+from tests.support.up_to_date import find_landed, find_made
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from lake.landing_zone import LandingZone
     from lake.snapshot import Written
     from lake.tables import Table
@@ -69,8 +72,8 @@ def conform(land_files: LandFiles, engine: str = "polars") -> list[Written]:
 
 def is_fresh(land_files: LandFiles) -> bool:
     """Whether nothing is left to do for the run, from its landing directory to silver."""
-    landed = bronze.find_up_to_date(land_files.lake, land_files.zone, [RUN])
-    return RUN in silver.find_up_to_date(land_files.lake, landed)
+    landed = find_landed(land_files.lake, land_files.zone, [RUN])
+    return RUN in find_made(land_files.lake, landed, silver.TABLES)
 
 
 # -- fresh or stale -----------------------------------------------------------------------------------------------
@@ -81,7 +84,7 @@ def test_silver_is_stale_until_it_is_made_and_fresh_while_bronze_is_untouched(la
     assert not is_fresh(land_files)
     conform(land_files)
     assert is_fresh(land_files)
-    assert silver.find_up_to_date(land_files.lake, [RUN, "another"]) == {RUN}
+    assert find_made(land_files.lake, [RUN, "another"], silver.TABLES) == {RUN}
 
 
 @pytest.mark.parametrize("engine", engines.LOCAL_ENGINES)
@@ -149,13 +152,13 @@ def test_a_run_whose_files_are_gone_from_its_directory_leaves_no_rows_of_them(la
     assert land_files.lake.scan(rule_counts.TABLE).collect()["rank"].unique().to_list() == [0]
 
 
-@pytest.mark.parametrize("change", ["TRANSFORMS_VERSION", "CHUNK_EVENTS"])
+@pytest.mark.parametrize(("module", "change"), [(freshness, "TRANSFORMS_VERSION"), (chunking, "CHUNK_EVENTS")])
 def test_whatever_decides_in_silver_makes_it_stale_when_it_changes(
-    land_files: LandFiles, monkeypatch: pytest.MonkeyPatch, change: str
+    land_files: LandFiles, monkeypatch: pytest.MonkeyPatch, module: ModuleType, change: str
 ) -> None:
     land_files(FILES)
     conform(land_files)
-    monkeypatch.setattr(silver, change, getattr(silver, change) + 1)
+    monkeypatch.setattr(module, change, getattr(module, change) + 1)
     assert not is_fresh(land_files)
     assert not any(each.is_changed for each in conform(land_files)), "the same rows, under a new mark"
     assert is_fresh(land_files)

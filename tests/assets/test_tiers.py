@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from assets.build import gold, silver
+from assets.build.catalogue import list_required
 from assets.build.context import BuildContext, BuildListener
-from assets.build.lineage import list_required
 from assets.build.state import assess_runs
 from assets.build.tiers import TIERS, TierResult, build_tier, select_tables
 from bronze.limits import Limits
@@ -16,6 +16,7 @@ from gold import stragglers, time_breakdown, trace_summary
 from lake.engines import engine
 from lake.errors import EvidenceRejected
 from tests.support.small_runs import OFF, trace
+from tests.support.up_to_date import find_made
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +86,7 @@ def test_large_runs_go_alone(
     listener = Noting()
     place = BuildContext(lake, zone, Limits(), listener=listener)
     build_tier(place, "bronze", ["a", "b", "c"], POLARS)
-    monkeypatch.setattr("assets.build.silver.CHUNK_EVENTS", 5)
+    monkeypatch.setattr("assets.build.chunking.CHUNK_EVENTS", 5)
     build_tier(place, "silver", ["a", "b", "c"], POLARS)
     assert all(one.fault is None for one in listener.told)
     assert {listener.threads["bronze", run_id] for run_id in "abc"} == {"bronze"}, "side by side"
@@ -97,7 +98,7 @@ SUMMARY = select_tables(list_required(["gold.trace_summary"]))
 
 def test_a_part_is_what_a_table_needs_and_the_count_that_nothing_was_lost() -> None:
     names = {tier: [table.name for table in tables] for tier, tables in SUMMARY.items()}
-    assert names["silver"] == ["clock_offsets", "steps", "spans", "rejects", "rule_counts"]
+    assert names["silver"] == ["clock_offsets", "rejects", "steps", "spans", "rule_counts"]
     assert names["gold"] == ["trace_summary"]
     assert SUMMARY["bronze"] == TIERS["bronze"], "a file is read once for all tables"
     assert list(select_tables(["silver.steps"])) == ["silver"], "no other tier than was asked for"
@@ -139,7 +140,7 @@ def test_a_part_made_anew_leaves_the_rest_stale(lake: Lake, zone: LandingZone, l
     for tier in TIERS:
         build_tier(place, tier, ["a"], POLARS, tables=SUMMARY)
     assert up_to_date(lake, zone, ["a"], tables=SUMMARY) == {"a"}
-    assert gold.find_up_to_date(lake, ["a"], [time_breakdown.TABLE]) == set(), "its spans are others now"
+    assert find_made(lake, ["a"], [time_breakdown.TABLE]) == set(), "its spans are others now"
     assert up_to_date(lake, zone, ["a"]) == set()
 
 
@@ -156,7 +157,7 @@ def test_what_was_made_from_an_old_and_a_new_table_is_stale_once_both_are_new(
     # Clock offsets are new here, collectives are not.
     gold.materialise(lake, "a", POLARS(), [stragglers.TABLE])
     silver.materialise(lake, "a", POLARS())
-    assert gold.find_up_to_date(lake, ["a"], [stragglers.TABLE]) == set()
+    assert find_made(lake, ["a"], [stragglers.TABLE]) == set()
 
 
 def test_gold_of_a_part_names_the_silver_that_it_lacks(lake: Lake, zone: LandingZone, land_files: LandFiles) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assets.build.bronze import find_up_to_date, materialise
+from assets.build.bronze import materialise
 from bronze import runs
 from bronze.limits import Limits
 from lake.attestation_keys import NO_KEYS, AttestationKeys, load_keys
@@ -14,6 +14,7 @@ from lake.errors import EvidenceRejected
 from tests.conftest import LandFiles
 from tests.support.bronze_sources import told
 from tests.support.tokens import Signer, encoded
+from tests.support.up_to_date import find_landed
 
 _OURS, _OTHERS = Signer(), Signer()
 _UEID = "123456789012345678901234567890123456789012345678"
@@ -244,11 +245,11 @@ def test_other_keys_make_a_run_with_tokens_stale_and_change_its_verdicts(
 ) -> None:
     land_files.write({"token.json": _OURS.bundle(_OVERALL, GPU_0=_DEVICE)})
     land_files.materialise()
-    assert find_up_to_date(land_files.lake, land_files.zone, ["run-1"]) == {"run-1"}
-    assert find_up_to_date(land_files.lake, land_files.zone, ["run-1"], keys) == set()
+    assert find_landed(land_files.lake, land_files.zone, ["run-1"]) == {"run-1"}
+    assert find_landed(land_files.lake, land_files.zone, ["run-1"], keys) == set()
     assert land_files.read().attestations["verdict"].to_list() == ["unverified"] * 2
     materialise(land_files.lake, land_files.zone, "run-1", Limits(), keys=keys)
-    assert find_up_to_date(land_files.lake, land_files.zone, ["run-1"], keys) == {"run-1"}
+    assert find_landed(land_files.lake, land_files.zone, ["run-1"], keys) == {"run-1"}
     assert land_files.read().attestations["verdict"].to_list() == ["verified"] * 2
 
 

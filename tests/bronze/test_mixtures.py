@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 
 from assets.build import comparisons, gold, silver
-from assets.build.bronze import find_up_to_date
 from bronze import formats, land
 from lake.engines import engine
 from tests.support.tokens import Signer
 from tests.support.traces import GOOD
+from tests.support.up_to_date import find_landed, find_made
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,7 +108,7 @@ def test_a_second_landing_writes_nothing_new(land_files: LandFiles, everything: 
     land_files.write(content(everything))
     assert any(written.is_changed for written in land_files.materialise())
     assert not any(written.is_changed for written in land_files.materialise())
-    assert find_up_to_date(land_files.lake, land_files.zone, ["run-1"]) == {"run-1"}
+    assert find_landed(land_files.lake, land_files.zone, ["run-1"]) == {"run-1"}
 
 
 @pytest.mark.parametrize("what", ["READERS_VERSION", "VERSIONS"])
@@ -120,7 +120,7 @@ def test_another_version_of_a_reader_makes_every_run_stale(
         monkeypatch.setattr(formats, what, (*formats.VERSIONS[:-1], -1))
     else:
         monkeypatch.setattr(land, what, -1)
-    assert find_up_to_date(land_files.lake, land_files.zone, ["run-1"]) == set()
+    assert find_landed(land_files.lake, land_files.zone, ["run-1"]) == set()
 
 
 def test_only_a_name_that_says_so_gives_a_record_file_a_rank(land_files: LandFiles) -> None:
@@ -140,8 +140,8 @@ def test_a_run_without_any_trace_goes_through_silver_and_gold(
     gold.materialise(land_files.lake, "run-1", chosen)
     comparisons.build_comparisons(land_files.lake)
     assert (
-        silver.find_up_to_date(land_files.lake, ["run-1"])
-        == gold.find_up_to_date(land_files.lake, ["run-1"])
+        find_made(land_files.lake, ["run-1"], silver.TABLES)
+        == find_made(land_files.lake, ["run-1"], gold.RUN_TABLES)
         == {"run-1"}
     )
     (run,) = land_files.lake.scan(silver.TABLES[-1], ["run-1"]).collect().to_dicts()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gold import published
-from gold.published import COSTS, PUBLISHED, PUBLISHED_RUN, SLOWDOWNS, Published
+from gold.published import COLLECTION, COSTS, PUBLISHED, SLOWDOWNS, Published
 from lake.contract import require_declared
 from lake.errors import ContractBroken
 
@@ -25,7 +25,7 @@ def read(source: str, number: str) -> dict[str, Any]:
 
 
 def test_the_numbers_are_as_declared_and_each_is_named_once() -> None:
-    require_declared(published.TABLE, published.rows(), PUBLISHED_RUN)
+    require_declared(published.TABLE, published.rows(), COLLECTION)
     assert len(ROWS) == published.rows().num_rows > 100
 
 

@@ -102,4 +102,4 @@ def test_the_overhead_of_a_message_and_of_a_mib_are_slopes_of_their_own() -> Non
 
 def test_a_family_lies_under_an_id_of_its_own() -> None:
     assert partition("model=m", "r") != partition("model=m", "s")
-    assert {row["run_id"] for row in scaled(point("a", 2, 1))} == {partition("model=m", "sw_per_hop_aesgcm")}
+    assert {row["family_id"] for row in scaled(point("a", 2, 1))} == {partition("model=m", "sw_per_hop_aesgcm")}

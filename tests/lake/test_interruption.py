@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from assets.build.bronze import find_up_to_date as fresh_runs
 from assets.build.bronze import materialise
 from assets.build.catalogue import TABLES
 from bronze import runs, source_files, trace_events
@@ -20,6 +19,7 @@ from lake.store import Lake
 from tests.support.campaigns import pick_size
 from tests.support.processes import finish, start
 from tests.support.sample_tables import digests, trace
+from tests.support.up_to_date import find_landed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,15 +95,15 @@ def test_killed_at_any_moment_a_run_leaves_the_old_content_or_the_new_and_a_clea
         killed += kill_at(moment, lake, zone)
         found = digests(lake, RUN, BRONZE)
         assert all(found[name] in {empty[name], whole[0][name], whole[1][name]} for name in found)
-        assert found == whole[place % 2] or RUN not in fresh_runs(lake, zone, [RUN])
+        assert found == whole[place % 2] or RUN not in find_landed(lake, zone, [RUN])
         states.add(tuple(found.values()))
     assert len(states - {tuple(each.values()) for each in (empty, *whole)}) > 0, "no kill fell between two commits"
     assert killed >= KILLS // 2
 
     (directory / "rank2.json").write_bytes(last[1])
-    assert RUN not in fresh_runs(lake, zone, [RUN])
+    assert RUN not in find_landed(lake, zone, [RUN])
     landed = land_files.read(RUN, land_files.materialise(RUN))
-    assert RUN in fresh_runs(lake, zone, [RUN])
+    assert RUN in find_landed(lake, zone, [RUN])
     assert digests(lake, RUN, BRONZE) == whole[1]
     assert landed.events.height == 3 * EVENTS
     for table in (trace_events.TABLE, source_files.TABLE, runs.TABLE):

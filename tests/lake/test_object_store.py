@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from assets.build.bronze import find_up_to_date as fresh_runs
 from assets.build.bronze import materialise
 from assets.build.catalogue import TABLES
 from bronze import source_files, trace_events
@@ -20,6 +19,7 @@ from lake.locations import Location
 from lake.store import Lake
 from tests.support.processes import finish, release, start
 from tests.support.sample_tables import FIRST, READINGS, digests, readings
+from tests.support.up_to_date import find_landed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,9 +40,9 @@ def test_a_remote_run_gives_the_same_content_as_a_local_one_and_a_second_run_wri
         where.land(RUN, files, MANIFEST)
         assert where.run_ids() == ([RUN], [])
     materialise(lake, zone, RUN, Limits())
-    assert RUN not in fresh_runs(remote_lake, remote_zone, [RUN])
+    assert RUN not in find_landed(remote_lake, remote_zone, [RUN])
     first = materialise(remote_lake, remote_zone, RUN, Limits())
-    assert RUN in fresh_runs(remote_lake, remote_zone, [RUN])
+    assert RUN in find_landed(remote_lake, remote_zone, [RUN])
     assert digests(remote_lake, RUN, BRONZE) == digests(lake, RUN, BRONZE)
 
     before = objects(LandingZone(remote_lake.place))

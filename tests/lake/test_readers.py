@@ -35,7 +35,7 @@ def read(lake: Lake, connection: duckdb.DuckDBPyConnection, run_ids: Sequence[st
 def read_table(
     lake: Lake, connection: duckdb.DuckDBPyConnection, table: Table, run_ids: Sequence[str] | None = None
 ) -> pl.DataFrame:
-    order = ["run_id", *table.key]
+    order = list(table.row_key)
     by_polars = lake.scan(table, run_ids).collect()
     by_duckdb = lake.relation(connection, table, run_ids).pl()
     assert by_polars.schema == table.polars_schema

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets.build.bronze import find_up_to_date as fresh_runs
 from assets.build.bronze import materialise
 from assets.build.catalogue import TABLES
 from bronze.limits import Limits
@@ -18,6 +17,7 @@ from lake.locations import Location
 from lake.store import Lake
 from tests.lake.conftest import free_port, options_for
 from tests.support.sample_tables import FIRST, READINGS, digests, readings
+from tests.support.up_to_date import find_landed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,8 +166,8 @@ def test_refused_at_any_moment_a_run_ends_in_an_error_of_one_line_and_a_clean_ru
         check_explained(caught.value, "s3://")
         assert gate.refused_count > place
         gate.refuses = None
-        assert RUN not in fresh_runs(far_lake, far_zone, [RUN])
+        assert RUN not in find_landed(far_lake, far_zone, [RUN])
     materialise(far_lake, far_zone, RUN, Limits())
     materialise(lake, zone, RUN, Limits())
-    assert RUN in fresh_runs(far_lake, far_zone, [RUN])
+    assert RUN in find_landed(far_lake, far_zone, [RUN])
     assert digests(far_lake, RUN, BRONZE) == digests(lake, RUN, BRONZE)

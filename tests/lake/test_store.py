@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -10,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from lake.connections import open_ordered
 from lake.digest import combine
 from lake.errors import ContractBroken, LakeError
 from lake.locations import Location
 from lake.store import Lake
-from lake.tables import Table
+from lake.tables import Scope, Table
 from tests.support.sample_tables import CELLS, FIRST, READINGS, SECOND, changed, files_under, readings
 
 if TYPE_CHECKING:
@@ -126,15 +128,54 @@ def test_a_table_that_was_written_with_other_columns_is_refused_with_a_hint(lake
     for use in (lambda: lake.replace(READINGS, "a", readings(), FIRST), lambda: lake.scan(READINGS)):
         with pytest.raises(ContractBroken, match="was written with other columns: slot, socket") as caught:
             use()
-        assert "teetotal run --full" in caught.value.hint
+        assert "`teetotal run` builds it again" in caught.value.hint
     assert files_under(root(lake)) == before
 
 
 def test_a_table_that_was_written_with_other_partitions_is_refused(lake: Lake) -> None:
     rows = cells(rank=[0], site=["x"], cell=["one"])
     write_deltalake(str(root(lake, CELLS)), rows, partition_by=["run_id"])
+    assert lake.snapshot(CELLS).outdated == ("partitions run_id",)
     with pytest.raises(ContractBroken, match="partition"):
-        lake.snapshot(CELLS)
+        lake.scan(CELLS)
+
+
+def test_a_table_that_another_version_wrote_is_replaced_whole_and_no_mark_of_it_fits(lake: Lake) -> None:
+    older = replace(READINGS, columns=tuple(c for c in READINGS.columns if c.name != "slot"))
+    for run_id in ("a", "b"):
+        lake.replace(older, run_id, readings(run_id).drop_columns("slot"), FIRST)
+    assert lake.snapshot(READINGS).outdated == ("slot",)
+    assert lake.snapshot(READINGS).mark("a") is None
+    assert lake.skipping_damaged().scan(READINGS).collect().height == 0, "an overview goes on without it"
+    assert lake.replace_outdated(READINGS) == ("slot",)
+    assert lake.replace_outdated(READINGS) == ()
+    lake.replace(READINGS, "a", readings(), SECOND)
+    assert lake.snapshot(READINGS).is_made_from("a", SECOND)
+    assert lake.scan(READINGS).collect().height == readings().num_rows
+    assert DeltaTable(str(root(lake)), version=2).file_uris(), "its history is kept until maintenance deletes it"
+
+
+def test_a_bronze_table_that_another_version_wrote_is_kept(lake: Lake) -> None:
+    landed = replace(READINGS, tier="bronze")
+    older = replace(landed, columns=tuple(c for c in READINGS.columns if c.name != "slot"))
+    lake.replace(older, "a", readings().drop_columns("slot"), FIRST)
+    assert lake.replace_outdated(landed) == ("slot",)
+    assert lake.scan(older).collect().height == readings().num_rows, "its source may be gone from the landing zone"
+
+
+def test_a_partition_may_bear_another_name_than_run_id(lake: Lake) -> None:
+    names = tuple(replace(c, name="family_id") if c.name == "run_id" else c for c in READINGS.columns)
+    table = replace(READINGS, columns=names, partition_by=("family_id",), scope=Scope.FAMILY)
+    for family in ("one", "two"):
+        lake.replace(table, family, readings(family).rename_columns({"run_id": "family_id"}), FIRST)
+    assert lake.snapshot(table).run_ids == ["one", "two"]
+    assert lake.snapshot(table).is_made_from("two", FIRST)
+    assert lake.scan(table, ["two"]).collect()["family_id"].unique().to_list() == ["two"]
+    assert lake.relation(open_ordered(), table, ["one"]).fetchall() == lake.scan(table, ["one"]).collect().rows()
+    batches = lake.batches(table, "one", ["family_id", "ordinal"])
+    assert pa.Table.from_batches(batches)["family_id"].unique().to_pylist() == ["one"]
+    with pytest.raises(ContractBroken, match="do not belong into the partition of two"):
+        lake.replace(table, "two", readings("one").rename_columns({"run_id": "family_id"}), FIRST)
 
 
 def test_a_lake_that_cannot_be_written_to_is_an_error_that_says_so(tmp_path: Path) -> None:

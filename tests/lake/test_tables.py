@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from assets.build.catalogue import TABLES
 from lake.errors import ContractBroken
-from lake.tables import RUN_ID, Table, int64, text
+from lake.tables import RUN_ID, Scope, Table, int64, text
 from tests.support.sample_tables import CELLS, READINGS
 
 if TYPE_CHECKING:
@@ -81,6 +81,18 @@ def test_a_key_or_a_partition_that_may_be_null_is_refused(role: str) -> None:
 def test_a_table_is_partitioned_by_run_first(partition_by: tuple[str, ...]) -> None:
     with pytest.raises(ContractBroken, match="must be partitioned by run_id first"):
         table(partition_by=partition_by)
+
+
+@pytest.mark.parametrize("scope", [Scope.FAMILY, Scope.LAKE])
+def test_a_table_that_is_made_for_no_single_run_has_no_run_id(scope: Scope) -> None:
+    with pytest.raises(ContractBroken, match="made for no single run: a column run_id would name one"):
+        table(scope=scope)
+    family = text("family_id", "Name of the family.")
+    assert table(scope=scope, columns=(family,), key=("family_id",), partition_by=("family_id",)).row_key == (
+        "family_id",
+    )
+    with pytest.raises(ContractBroken, match="must be partitioned by a text first"):
+        table(scope=scope, columns=(int64("n", "Number."),), key=("n",), partition_by=("n",))
 
 
 @pytest.mark.parametrize("role", ["key", "partition_by"])

@@ -11,6 +11,7 @@ import pytest
 from dagster._core.definitions.data_version import StaleStatus
 
 from assets.build import bronze, gold, silver
+from assets.build.freshness import mark_landing
 from assets.dagster_events import observe_landing
 from assets.training_runs import TABLES
 from tests.support.small_runs import OFF, TEE
@@ -102,7 +103,7 @@ def test_a_changed_directory_makes_its_run_stale_and_no_other(deployment: Deploy
     deployment.launch(["off", "tee"])
     deployment.land("tee", 140, TEE)
     deployment.records.report_runless_asset_event(
-        observe_landing("tee", bronze.mark_landing(deployment.build_context.zone, "tee"))
+        observe_landing("tee", mark_landing(deployment.build_context.zone, "tee"))
     )
     assert deployment.status("bronze.trace_events", "tee") is StaleStatus.STALE
     assert deployment.status("bronze.trace_events", "off") is StaleStatus.FRESH

@@ -113,7 +113,7 @@ def stale_runs(lake: Lake, zone: LandingZone) -> set[str]:
 
 def rows(root: Path) -> dict[str, object]:
     lake, _ = open_lake(root)
-    return {name: lake.scan(table).sort("run_id", *table.key).collect().to_dicts() for name, table in TABLES.items()}
+    return {name: lake.scan(table).sort(table.row_key).collect().to_dicts() for name, table in TABLES.items()}
 
 
 @pytest.mark.parametrize("damage", [truncate, delete])

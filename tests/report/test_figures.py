@@ -13,18 +13,16 @@ from gold import (
     operation_costs,
     operation_overhead,
     overhead_breakdown,
-    pairs,
     published,
     scaling,
     sealing_coverage,
-    step_energy,
     step_overhead,
     stragglers,
     time_breakdown,
     trace_summary,
 )
 from report import literature
-from report.pictures import figure
+from report.pictures import FIGURES, figure
 from silver import steps
 from tests.support.drawn_figures import drawn, marks, rows_of, told
 from tests.support.report_answers import answers
@@ -35,8 +33,8 @@ if TYPE_CHECKING:
     from lake.tables import Table
 
 MS = 1_000_000
-ROWS_ALONE = (pairs.TABLE, step_energy.TABLE)
-PICTURED = {table.full_name: table for table in gold.TABLES if table not in ROWS_ALONE}
+PICTURED = {table.full_name: table for table in gold.TABLES if table.full_name in FIGURES}
+ROWS_ALONE = [table for table in gold.TABLES if table.full_name not in FIGURES]
 
 
 @pytest.mark.parametrize("name", [name for name, rows in answers().items() if rows and name in PICTURED])
@@ -56,8 +54,9 @@ def test_a_table_without_rows_says_so_and_what_would_have_one(table: Table) -> N
 
 
 def test_what_rows_say_best_has_no_figure() -> None:
+    assert set(FIGURES) == set(PICTURED), "a figure is of a table that there is"
     for table in (*ROWS_ALONE, steps.TABLE):
-        assert figure(table, rows_of(table, [{"run_id": "a"}])) is None
+        assert figure(table, rows_of(table, [{table.partition_key: "a"}])) is None
 
 
 # -- time_breakdown -----------------------------------------------------------------------------------------------
@@ -278,7 +277,7 @@ def test_a_contradicted_claim_is_told_from_an_unproven_one_and_from_one_that_agr
 
 
 def test_the_modelled_line_goes_through_the_middle_of_the_points_and_its_fan_closes_there() -> None:
-    family = {"run_id": "family-1", "family": "model=GPT-2|dtype=", "axis": "world_size", "evidence": "measured"}
+    family = {"family_id": "family-1", "family": "model=GPT-2|dtype=", "axis": "world_size", "evidence": "measured"}
     slope = {"slope_ns": 10 * MS, "slope_low_ns": -5 * MS, "slope_high_ns": 25 * MS, "slowdown_ratio": 2.0}
     points = [
         {**family, **slope, "tee_run_id": f"w{n}", "axis_number": float(n), "overhead_ns": n * 10 * MS}
@@ -293,13 +292,13 @@ def test_the_modelled_line_goes_through_the_middle_of_the_points_and_its_fan_clo
 
 
 def test_one_place_of_an_axis_is_no_growth_and_is_counted() -> None:
-    row = {"run_id": "f", "axis": "world_size", "tee_run_id": "w2", "axis_number": 2.0, "overhead_ns": MS}
+    row = {"family_id": "f", "axis": "world_size", "tee_run_id": "w2", "axis_number": 2.0, "overhead_ns": MS}
     found = drawn(scaling.TABLE, row)
     assert found.rows[0]["value"] == "1 family has its runs at one place of an axis, which gives no slope"
 
 
 def test_published_slowdowns_are_drawn_by_class_and_the_rest_is_counted() -> None:
-    entry = {"run_id": "published", "source": "them", "workload": "w"}
+    entry = {"collection_id": "published", "source": "them", "workload": "w"}
     found = drawn(
         published.TABLE,
         {**entry, "entry_id": "1", "slowdown_ratio": 1.0, "evidence_class": "primary"},

@@ -84,7 +84,7 @@ def test_a_change_has_its_sign_and_a_share_its_percent() -> None:
 
 
 def test_a_slope_is_said_to_be_modelled_though_its_row_is_measured() -> None:
-    text = markdown(scaling.TABLE, rows_of(scaling.TABLE, [{"run_id": "f", "evidence": "measured"}]))
+    text = markdown(scaling.TABLE, rows_of(scaling.TABLE, [{"family_id": "f", "evidence": "measured"}]))
     assert "| slope (modelled) | slope low (modelled) | slope high (modelled) |" in text
 
 

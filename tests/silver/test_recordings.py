@@ -333,7 +333,7 @@ def test_chunks_of_a_rank_give_the_rows_of_the_whole(
     lake = Lake(Location.of(tmp_path / "lake"), conformed.keyring)
     recording, regime = RUNS["tee"]
     land(tmp_path, lake, "tee", files_of(recording), regime)
-    monkeypatch.setattr(silver, "CHUNK_EVENTS", 3_001)
+    monkeypatch.setattr("assets.build.chunking.CHUNK_EVENTS", 3_001)
     silver.materialise(lake, "tee", engines.engine(engines.ENGINES[0]))
     for table in silver.TABLES:
         one, other = (each.scan(table, ["tee"]).sort(table.key).collect() for each in (conformed.lake, lake))

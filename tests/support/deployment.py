@@ -10,7 +10,7 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 
-from assets.build.lineage import UPSTREAM
+from assets.build.catalogue import UPSTREAM
 from assets.specs import TRAINING_RUNS, asset_key
 from lake.identity import MANIFEST
 from pipelines.definitions import build_context, build_definitions

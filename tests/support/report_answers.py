@@ -35,7 +35,7 @@ PAIRS = (("small-sealed", "small-plain", "Small", 2, 100, 150), ("large-sealed",
 def answers(suffix: str = "") -> dict[str, list[dict[str, Any]]]:
     """Rows of all tables that the page is made of; the suffix goes onto every name that comes from outside."""
     literal = {
-        table.full_name: [{**row, "run_id": f"{row['run_id']}{suffix}"} for row in rows]
+        table.full_name: [{**row, table.partition_key: f"{row[table.partition_key]}{suffix}"} for row in rows]
         for table, rows in _literals(suffix).items()
     }
     tables = (*gold.TABLES, source_files.TABLE, nonce_budgets.TABLE, rejects.TABLE, rule_counts.TABLE, runs.TABLE)
@@ -47,7 +47,7 @@ def _literals(suffix: str) -> dict[Table, list[dict[str, Any]]]:
         pairs.TABLE: [{"run_id": "lone-sealed", "regime": REGIME, "reason": "no run without a TEE is like it"}],
         published.TABLE: [
             {
-                "run_id": "published",
+                "collection_id": "published",
                 "source": f"Somebody et al.{suffix}",
                 "workload": "w",
                 "hardware": "h",
@@ -182,7 +182,7 @@ def _pair(
         ],
         scaling.TABLE: [
             {
-                "run_id": "family-1",
+                "family_id": "family-1",
                 "family": "model=Any|dtype=float32",
                 "regime": REGIME,
                 "axis": "world_size",

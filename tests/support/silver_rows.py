@@ -291,7 +291,7 @@ def ordered(table: Table, rows: pa.Table) -> pl.DataFrame:
     """Rows as the door orders them: by run and key."""
     frame = pl.DataFrame(rows)
     assert frame.schema == table.polars_schema
-    return frame.sort("run_id", *table.key, *frame.columns, nulls_last=False)
+    return frame.sort(*table.row_key, *frame.columns, nulls_last=False)
 
 
 def conformed(

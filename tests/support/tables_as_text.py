@@ -31,7 +31,7 @@ class TableSnapshot(SingleFileSnapshotExtension):
 def as_text(table: Table, rows: pl.DataFrame) -> str:
     """All columns and rows; nothing where a value is null, and `""` for an empty text where it might be null."""
     kinds = [f"{column.kind}{' or null' if column.nullable else ''}" for column in table.columns]
-    ordered = rows.sort("run_id", *table.key).select(table.column_names)
+    ordered = rows.sort(table.row_key).select(table.column_names)
     lines = [list(map(_cell, table.column_names)), kinds]
     for row in ordered.iter_rows():
         cells = zip(table.columns, row, strict=True)

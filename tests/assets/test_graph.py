@@ -1,0 +1,134 @@
+"""The graph that people read is the graph that is computed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assets.build import comparisons, gold, silver
+from assets.build.catalogue import (
+    LANDING,
+    TABLES,
+    UPSTREAM,
+    find_inputs,
+    find_tables,
+    find_transform,
+    select,
+    sort_tables,
+)
+from bronze import land
+from lake.engines import PolarsEngine
+from lake.errors import ContractBroken
+from lake.tables import RUN_ID, Scope, Table
+from silver import steps
+from tests.support.small_runs import OFF, TEE, trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from lake.frames import Frame
+    from lake.store import Lake
+    from tests.conftest import LandFiles
+
+
+def declare(name: str, *inputs: str) -> Table:
+    """A table of one column, made from others."""
+    return Table("gold", name, "One row per run.", ("run_id",), (RUN_ID,), inputs=inputs)
+
+
+def test_a_tier_is_made_from_the_tier_before_it_or_from_itself() -> None:
+    origins = {"bronze": {"landing"}, "silver": {"bronze", "silver"}, "gold": {"silver", "gold"}}
+    for name, inputs in UPSTREAM.items():
+        tier = name.partition(".")[0]
+        assert {one.partition(".")[0] for one in inputs} <= origins[tier], name
+        assert inputs or TABLES[name].scope is Scope.LAKE, f"{name} is made from nothing"
+
+
+def test_a_table_comes_after_all_that_it_is_made_from() -> None:
+    order = [LANDING, *TABLES]
+    for name, inputs in UPSTREAM.items():
+        assert all(order.index(one) < order.index(name) for one in inputs), name
+
+
+def test_what_bronze_lands_is_what_its_modules_declare() -> None:
+    assert sorted(table.full_name for table in land.TABLES) == sorted(table.full_name for table in select("bronze"))
+
+
+def test_tables_of_one_wave_do_not_need_each_other() -> None:
+    first, second, third = declare("a"), declare("b", "gold.a"), declare("c", "gold.a", "silver.spans")
+    assert sort_tables([third, second, first]) == [[first], [second, third]]
+
+
+def test_tables_that_are_made_from_each_other_are_refused() -> None:
+    with pytest.raises(ContractBroken, match=r"made from each other in a circle: gold\.\w from gold\.\w from gold\.\w"):
+        sort_tables([declare("a", "gold.b"), declare("b", "gold.a")])
+
+
+def test_an_input_that_is_no_table_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(ContractBroken, match=r"gold\.a is made from silver\.span, which is no table") as refused:
+        find_inputs([*TABLES.values(), declare("a", "silver.span")])
+    assert "silver.spans" in str(refused.value)
+
+
+def test_a_module_that_declares_a_table_is_found_and_one_that_imports_it_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "tier_on_trial"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "steps.py").write_text("from silver.steps import TABLE\n")
+    (package / "importing.py").write_text("from silver.spans import TABLE\n")
+    (package / "words.py").write_text("TABLE = 'a text'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_tables(import_module("tier_on_trial")) == [steps.TABLE]
+
+
+@pytest.mark.parametrize("table", [*select("silver"), *select("gold")], ids=lambda table: table.full_name)
+def test_a_table_has_a_transform_beside_its_declaration(table: Table) -> None:
+    if table.scope is not Scope.LAKE:  # what others have published is given, not computed
+        assert callable(find_transform(table))
+
+
+def test_a_tier_reads_what_the_graph_says(lake: Lake, land_files: LandFiles) -> None:
+    read: set[str] = set()
+
+    class Noting(PolarsEngine):
+        def read(self, lake: Lake, table: Table, run_ids: Sequence[str]) -> Frame:
+            read.add(table.full_name)
+            return super().read(lake, table, run_ids)
+
+    land_files({"rank0.json": trace(100)}, "off", OFF)
+    for tier, tables in ((silver, silver.TABLES), (gold, gold.RUN_TABLES)):
+        read.clear()
+        tier.materialise(lake, "off", Noting())
+        names = {table.full_name for table in tables}
+        upstream = {name for table in names for name in UPSTREAM[table]}
+        # What a tier has just made it may have at hand.
+        assert read - upstream == set()
+        # This one is read only where a run has a file of its kind.
+        assert upstream - names - read <= {"bronze.nsys_events"}
+
+
+def test_comparisons_read_what_the_graph_says(
+    lake: Lake, land_files: LandFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for run_id, manifest in (("off", OFF), ("tee", TEE)):
+        land_files({"rank0.json": trace(100)}, run_id, manifest)
+        silver.materialise(lake, run_id, PolarsEngine())
+        gold.materialise(lake, run_id, PolarsEngine())
+    read: set[str] = set()
+    scan = type(lake).scan
+
+    def noting(self: Lake, table: Table, run_ids: Sequence[str] | None = None) -> object:
+        read.add(table.full_name)
+        return scan(self, table, run_ids)
+
+    monkeypatch.setattr(type(lake), "scan", noting)
+    comparisons.build_pairs(lake)
+    assert read == {name for table in gold.PAIR_TABLES for name in UPSTREAM[table.full_name]}
+    read.clear()
+    comparisons.build_families(lake)
+    assert read == set(UPSTREAM["gold.scaling"])
