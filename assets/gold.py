@@ -29,6 +29,7 @@ from gold import (
     sealing_coverage,
     step_energy,
     step_overhead,
+    step_times,
     stragglers,
     throughput_overhead,
     time_breakdown,
@@ -65,6 +66,7 @@ RUN_TABLES = (
     stragglers.TABLE,
     sealing_coverage.TABLE,
     step_energy.TABLE,
+    step_times.TABLE,
     attested_runs.TABLE,
 )
 # Those for which slices of time are added up.
@@ -204,6 +206,15 @@ class Measuring:
             ),
             step_energy.TABLE.name: lambda: step_energy.measure(
                 read(device_samples.TABLE), stepped, read(throughput.TABLE)
+            ),
+            step_times.TABLE.name: lambda: self._engine.wrap(
+                step_times.measure(
+                    self._engine.rows(
+                        step_times.observe_steps(stepped, spanned, read(collectives.TABLE)), is_lean=True
+                    ),
+                    self._engine.rows(read(throughput.TABLE)),
+                    self._engine.rows(read(runs.TABLE)),
+                )
             ),
             attested_runs.TABLE.name: lambda: attested_runs.measure(
                 read(runs.TABLE), find_replays_of(self._lake, self._run_id)

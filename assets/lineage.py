@@ -71,6 +71,7 @@ UPSTREAM: dict[str, tuple[str, ...]] = {
     "gold.stragglers": ("silver.collectives", "silver.clock_offsets"),
     "gold.sealing_coverage": ("silver.crossings", "silver.nonce_budgets"),
     "gold.step_energy": ("silver.device_samples", "silver.steps", "silver.throughput"),
+    "gold.step_times": ("silver.steps", "silver.spans", "silver.collectives", "silver.throughput", "silver.runs"),
     "gold.attested_runs": ("silver.runs",),
     "gold.pairs": ("silver.runs", "gold.time_breakdown"),
     "gold.step_overhead": ("silver.runs", "gold.time_breakdown"),

@@ -21,6 +21,7 @@ from gold import (
     sealing_coverage,
     step_energy,
     step_overhead,
+    step_times,
     stragglers,
     throughput_overhead,
     time_breakdown,
@@ -87,6 +88,7 @@ _OF_A_RUN = (
     stragglers.TABLE,
     sealing_coverage.TABLE,
     step_energy.TABLE,
+    step_times.TABLE,
     attested_runs.TABLE,
 )
 

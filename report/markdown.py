@@ -20,6 +20,7 @@ from gold import (
     sealing_coverage,
     step_energy,
     step_overhead,
+    step_times,
     stragglers,
     throughput_overhead,
     time_breakdown,
@@ -79,6 +80,10 @@ TELLING: dict[str, tuple[str, ...]] = {
     step_overhead.TABLE.full_name: (
         *("run_id", "baseline_run_id", "verdict", "slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio"),
         *("step_ns", "baseline_step_ns", "steps_count", "dominant_part", "evidence"),
+    ),
+    step_times.TABLE.full_name: (
+        *("run_id", "source", "period", "step_ns", "median_step_ns", "steps_count", "cycle_steps_count"),
+        *("log_standard_error", "recording_slowdown_ratio", "evidence", "caveat", "reason"),
     ),
     stragglers.TABLE.full_name: (
         *("run_id", "match_id", "collective", "step_number", "transfer_ns", "skew_ns", "skew_uncertainty_ns"),

@@ -18,6 +18,7 @@ from gold import (
     sealing_coverage,
     step_energy,
     step_overhead,
+    step_times,
     stragglers,
     time_breakdown,
     toll_breakdown,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from lake.tables import Table
 
 MS = 1_000_000
-ROWS_ALONE = (pairs.TABLE, step_energy.TABLE)
+ROWS_ALONE = (pairs.TABLE, step_energy.TABLE, step_times.TABLE)
 PICTURED = {table.full_name: table for table in gold.TABLES if table not in ROWS_ALONE}
 
 
