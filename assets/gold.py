@@ -83,7 +83,7 @@ TABLES = (*RUN_TABLES, *PAIR_TABLES, scaling.TABLE, published.TABLE)
 _MODULES = (clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput)
 _KNOWN = {table.full_name: table for table in (*(module.TABLE for module in _MODULES), *TABLES)}
 # Raise with every change of what a measure makes of the same rows: every run is then measured again.
-MEASURES_VERSION = 7
+MEASURES_VERSION = 8
 SLICE_SPANS = 250_000
 # One span in so many is looked at to cut time into slices.
 SAMPLED = 16

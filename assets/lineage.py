@@ -74,7 +74,7 @@ UPSTREAM: dict[str, tuple[str, ...]] = {
     "gold.step_times": ("silver.steps", "silver.spans", "silver.collectives", "silver.throughput", "silver.runs"),
     "gold.attested_runs": ("silver.runs",),
     "gold.pairs": ("silver.runs", "gold.time_breakdown"),
-    "gold.step_overhead": ("silver.runs", "gold.time_breakdown"),
+    "gold.step_overhead": ("silver.runs", "gold.step_times", "gold.time_breakdown"),
     "gold.toll_breakdown": ("silver.runs", "gold.time_breakdown"),
     "gold.operation_overhead": ("silver.runs", "gold.operation_costs", "gold.time_breakdown"),
     "gold.throughput_overhead": ("silver.runs", "silver.throughput", "gold.time_breakdown"),

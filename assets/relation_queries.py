@@ -185,8 +185,8 @@ _QUERIES = {
             AND baseline_run_id NOT IN (SELECT run_id FROM silver.runs WHERE regime = 'cc_off'))
         ORDER BY run_id""",
     "differs": """
-        SELECT run_id, baseline_run_id, step_ns, baseline_step_ns, difference_ns FROM checked
-        WHERE difference_ns IS DISTINCT FROM step_ns - baseline_step_ns
+        SELECT run_id, baseline_run_id, step_ns, baseline_step_ns, overhead_ns FROM checked
+        WHERE overhead_ns IS DISTINCT FROM step_ns - baseline_step_ns
         ORDER BY run_id""",
     "deltas": """
         WITH means AS (
@@ -205,10 +205,10 @@ _QUERIES = {
         OR (baseline_step_ns BETWEEN twins.least_ns AND twins.most_ns) IS NOT TRUE
         ORDER BY m.run_id""",
     "scaled": """
-        SELECT c.run_id, c.tee_run_id, c.axis, c.toll_ns, s.difference_ns
+        SELECT c.run_id, c.tee_run_id, c.axis, c.toll_ns, s.overhead_ns
         FROM checked c LEFT JOIN gold.step_overhead s
         ON s.run_id = c.tee_run_id AND s.baseline_run_id = c.baseline_run_id
-        WHERE c.toll_ns IS DISTINCT FROM s.difference_ns
+        WHERE c.toll_ns IS DISTINCT FROM s.overhead_ns
         ORDER BY c.run_id, c.tee_run_id, c.axis""",
 }
 

@@ -269,8 +269,8 @@ RELATIONS = (
     _blocking(
         step_overhead.TABLE,
         "differs",
-        "difference_is_that_of_the_steps",
-        "difference_ns is step_ns less baseline_step_ns",
+        "overhead_is_that_of_the_steps",
+        "overhead_ns is step_ns less baseline_step_ns",
     ),
     _blocking(
         toll_breakdown.TABLE,

@@ -11,6 +11,7 @@ from assets.making import TIERS, left_out
 from assets.outcomes import asset_checks, read_verdicts
 from assets.pairing import COMPARISON_TABLES, is_published, stale_families, stale_pairs
 from gold import published, scaling
+from gold.margin import MARGIN
 from lake.attestation_keys import NO_KEYS, AttestationKeys
 from lake.errors import ContractBroken
 
@@ -84,6 +85,7 @@ def assess_runs(
     *,
     check: bool = True,
     names: Collection[str] | None = None,
+    margin: float = MARGIN,
 ) -> dict[str, State]:
     """The state of each run, of these tables of it; each table's log is read once for any number of runs.
 
@@ -98,7 +100,9 @@ def assess_runs(
         "bronze": bronze.stale(look, zone, asked, keys),
         "silver": silver.stale(look, asked, tables.get("silver", ())),
         "gold": gold.stale(look, asked, tables.get("gold", ())),
-        "pairs": {one.run_id: one.why for one in stale_pairs(look, only=set(asked))} if pair_tables else {},
+        "pairs": {one.run_id: one.why for one in stale_pairs(look, only=set(asked), margin=margin)}
+        if pair_tables
+        else {},
     }
     steps = {**{tier: tables[tier] for tier in TIERS if tier in tables}, "pairs": pair_tables}
     if "bronze" not in steps:  # a part that reads bronze asks that it be there as it is
@@ -106,9 +110,9 @@ def assess_runs(
     return {run_id: _assess(run_id, steps, stale, verdicts[run_id], check=check) for run_id in asked}
 
 
-def assess_gone(lake: Lake, run_ids: Collection[str]) -> dict[str, str]:
+def assess_gone(lake: Lake, run_ids: Collection[str], margin: float = MARGIN) -> dict[str, str]:
     """Of runs that are in the lake alone: those whose pairs are stale, and why."""
-    return {one.run_id: one.why for one in stale_pairs(lake, only=run_ids)}
+    return {one.run_id: one.why for one in stale_pairs(lake, only=run_ids, margin=margin)}
 
 
 def assess_comparisons(lake: Lake, tables: Sequence[Table] = COMPARISON_TABLES) -> dict[tuple[str, str], State]:

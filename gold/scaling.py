@@ -35,7 +35,7 @@ TABLE = Table(
         text("tee_run_id", "The run that claims the TEE."),
         text("baseline_run_id", "Its twin."),
         float64("axis_number", "Where the run stands on the axis."),
-        int64("toll_ns", "Median step of the run less that of its twin."),
+        int64("toll_ns", "What the TEE adds to a step (overhead_ns of gold.step_overhead)."),
         float64("slowdown_ratio", "Ratio of the two.", minimum=0),
         int64(
             "sealed_message_count",

@@ -33,6 +33,7 @@ def workplace(chosen: Settings, onlooker: Onlooker | None = None) -> Workplace:
         onlooker=onlooker or Onlooker(),
         spark=chosen.spark,
         checks=chosen.checks,
+        margin=chosen.margin,
     )
 
 

@@ -46,7 +46,7 @@ def launch_landed_runs(
         return dg.SkipReason(f"{len(marks)} runs, none new or changed; {len(incomplete)} not complete")
     order = known(context.instance)
     new = [run_id for run_id in changed if run_id not in set(order)]
-    states = assess_runs(workplace.lake, workplace.zone, changed, workplace.keys)
+    states = assess_runs(workplace.lake, workplace.zone, changed, workplace.keys, margin=workplace.margin)
     stale = [run_id for run_id in changed if states[run_id].needs_launch()]
     return dg.SensorResult(
         run_requests=[_request(stretch, marks) for stretch in stretches(stale, [*order, *new])],

@@ -24,7 +24,7 @@ from pipelines.partitions import known, range_tags, register, stretches
 def nightly(context: dg.ScheduleEvaluationContext, workplace: dg.ResourceParam[Workplace]) -> Iterator[dg.RunRequest]:
     """One launch for each stretch of stale runs, and one for what is measured across runs."""
     complete, _ = workplace.zone.run_ids()
-    states = assess_runs(workplace.lake, workplace.zone, complete, workplace.keys)
+    states = assess_runs(workplace.lake, workplace.zone, complete, workplace.keys, margin=workplace.margin)
     register(context.instance, complete)
     stale = [run_id for run_id in complete if states[run_id].needs_launch()]
     for stretch in stretches(stale, known(context.instance)):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from report.colours import BLUE, MUTED, PURPLE
 from report.figure import PLOT, Figure, Row, across, drawn, legend, lines, more, names, powers, upright, words
 from report.ranges import TIMES
+from report.sentences import headline
 from report.units import counted, finite, legible, ratio
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _ours(place: int, row: Row) -> Iterator[Row]:
         "label": legible(row["run_id"]),
         "under": legible(row["regime"]),
         "at": row["slowdown_ratio"],
-        "value": f"{ratio(row['slowdown_ratio'])}, {row['evidence']}",
+        "value": f"{headline(row)}, {row['evidence']}",
         "kind": _KINDS[0][0],
         "what": f"{legible(row['model'] or 'model unknown')}, ours",
         "told": ratio(row["slowdown_ratio"]),

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 TELLING: dict[str, tuple[str, ...]] = {
     attested_runs.TABLE.full_name: ("run_id", "verdict", "regime", "cc_mode", "conflicts", "evidence", "reason"),
     energy_overhead.TABLE.full_name: (
-        *("run_id", "baseline_run_id", "energy_j", "baseline_energy_j", "difference_j", "energy_ratio"),
-        *("energy_low_ratio", "energy_high_ratio", "steps_count", "verdict_class", "evidence", "reason"),
+        *("run_id", "baseline_run_id", "energy_j", "baseline_energy_j", "overhead_j", "energy_ratio"),
+        *("energy_low_ratio", "energy_high_ratio", "readings_count", "verdict_class", "evidence", "reason"),
     ),
     kernel_breakdown.TABLE.full_name: (
         *("run_id", "name", "kind", "total_ns", "share_fraction"),
@@ -58,9 +58,13 @@ TELLING: dict[str, tuple[str, ...]] = {
     ),
     operation_overhead.TABLE.full_name: (
         *("run_id", "operation", "name", "direction", "memory", "size_class", "baseline_median_ns", "median_ns"),
-        *("slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio", "operations_count", "evidence", "reason"),
+        *("slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio", "q_value", "verdict_class"),
+        *("runs_count", "operations_count", "evidence", "reason"),
     ),
-    pairs.TABLE.full_name: ("run_id", "baseline_run_id", "regime", "paired_by", "caveat", "reason"),
+    pairs.TABLE.full_name: (
+        *("run_id", "baseline_run_id", "regime", "paired_by", "repeats", "baseline_repeats", "repeated_run_id"),
+        *("caveat", "reason"),
+    ),
     published.TABLE.full_name: (
         *("source", "workload", "hardware", "regime", "metric", "statistic", "value_number", "unit"),
         *("slowdown_ratio", "evidence_class"),
@@ -78,8 +82,9 @@ TELLING: dict[str, tuple[str, ...]] = {
         *("samples_count", "sampling_ns", "evidence", "reason"),
     ),
     step_overhead.TABLE.full_name: (
-        *("run_id", "baseline_run_id", "verdict", "slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio"),
-        *("step_ns", "baseline_step_ns", "steps_count", "dominant_part", "evidence"),
+        *("run_id", "baseline_run_id", "verdict", "verdict_class", "source", "slowdown_ratio", "slowdown_low_ratio"),
+        *("slowdown_high_ratio", "interval_over", "runs_count", "baseline_runs_count", "more_runs_count"),
+        *("step_ns", "baseline_step_ns", "dominant_part", "evidence"),
     ),
     step_times.TABLE.full_name: (
         *("run_id", "source", "period", "step_ns", "median_step_ns", "steps_count", "cycle_steps_count"),
@@ -90,8 +95,9 @@ TELLING: dict[str, tuple[str, ...]] = {
         *("late_rank", "total_wait_ns", "buffer_bytes", "evidence"),
     ),
     throughput_overhead.TABLE.full_name: (
-        *("run_id", "baseline_run_id", "verdict", "slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio"),
-        *("period", "periods_count", "compared_by", "caveat", "unobservable", "evidence"),
+        *("run_id", "baseline_run_id", "verdict", "verdict_class", "slowdown_ratio", "slowdown_low_ratio"),
+        *("slowdown_high_ratio", "interval_over", "runs_count", "baseline_runs_count", "period", "periods_count"),
+        *("compared_by", "caveat", "unobservable", "evidence"),
     ),
     time_breakdown.TABLE.full_name: (
         *("run_id", "rank", "step_number", "is_warmup", "duration_ns"),
@@ -110,7 +116,7 @@ TELLING: dict[str, tuple[str, ...]] = {
 _LEADING = {kernel_breakdown.TABLE.full_name: "total_ns", stragglers.TABLE.full_name: "skew_ns"}
 _LONGEST_CELL = 160
 _UNITS: dict[str, Callable[[Any], str]] = {"ns": duration, "bytes": size, "fraction": percent, "ratio": ratio}
-_SIGNED = {"delta_ns", "difference_ns", "toll_ns", "slope_ns", "slope_low_ns", "slope_high_ns"}
+_SIGNED = {"delta_ns", "overhead_ns", "toll_ns", "slope_ns", "slope_low_ns", "slope_high_ns"}
 _MARKS = re.compile(r"([\\`*_\[\]~])")
 # Renderers make links of bare addresses even where every mark is escaped; a joiner that is not seen keeps them apart.
 _ADDRESS = re.compile(r"(?i)(https?|ftp|mailto|xmpp|www)(?=[:.])|(?<=@)")

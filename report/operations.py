@@ -19,7 +19,7 @@ _UNSAID = {"", "none", "unknown"}
 def operation_overhead(rows: Sequence[Row]) -> Figure:
     """The operations whose change weighs most, each as a point with its interval against the line at 1."""
     told = [row for row in rows if finite(row["slowdown_ratio"])]
-    told.sort(key=lambda row: (-abs(row["difference_ns"] * row["operations_count"]), _operation(row), row["run_id"]))
+    told.sort(key=lambda row: (-abs(row["overhead_ns"] * row["operations_count"]), _operation(row), row["run_id"]))
     shown = [
         {
             "line": place,
@@ -34,9 +34,10 @@ def operation_overhead(rows: Sequence[Row]) -> Figure:
     ]
     notes = (*more(len(told) - len(shown), "operation"), *_unknown(len(rows) - len(told)))
     subtitle = (
-        "median of one call or copy over the twin's, with its 95 % interval; the largest change in all comes first"
+        "median of one call or copy over the baseline's, with its 95 % interval over runs; the largest change in all "
+        "comes first; hollow: nothing is concluded"
     )
-    title = "How much longer one operation takes than the twin's"
+    title = "How much longer one operation takes than the baseline's"
     return Figure(title, subtitle, tuple(shown), ranges.intervals(shown, "ratio"), notes)
 
 

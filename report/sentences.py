@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from report.colours import WORDS
-from report.units import finite
+from report.units import finite, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,18 +13,56 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 
+_CONCLUDED = {"slower", "faster", "more", "less", "no_difference"}
+_UNDECIDED = {"not_shown": "not shown", "inconclusive": "inconclusive"}
+
+
+def is_concluded(answer: Row) -> bool:
+    """Whether the numbers of an answer allow a conclusion."""
+    return answer["verdict_class"] in _CONCLUDED
+
+
+def headline(answer: Row, name: str = "slowdown_ratio") -> str:
+    """What may stand in large letters: the ratio where something is concluded, else that nothing is."""
+    return ratio(answer[name]) if is_concluded(answer) else _UNDECIDED[answer["verdict_class"]]
+
+
+def lead(step: Row, log: Row | None) -> Row:
+    """The answer with the best evidence: steps of the log, then rates of the log, then steps of the trace."""
+    has_rates = log is not None and log["slowdown_ratio"] is not None
+    return log if log is not None and has_rates and step["source"] != "log" else step
+
+
+def name_source(answer: Row) -> str:
+    """Whose numbers an answer goes by."""
+    return "training log" if answer.get("source", "log") == "log" else "trace"
+
+
+def describe_other_source(step: Row, leading: Row) -> str | None:
+    """What the weaker source says, beside the one that leads; None where there is none."""
+    if leading is not step:
+        return f"by its trace: {step['verdict']}" if step["source"] == "trace" else None
+    if step["other_source"] is None:
+        return None
+    where = "training log" if step["other_source"] == "log" else "trace"
+    bounds = [step[f"other_slowdown_{end}_ratio"] for end in ("low", "high")]
+    interval = f", {ratio(bounds[0])} to {ratio(bounds[1])}" if None not in bounds else ", no interval"
+    return f"by its {where}: {ratio(step['other_slowdown_ratio'])}{interval}"
+
+
 def dominant(answer: Row, parts: Sequence[Row]) -> str | None:
-    """Where most of a pair's toll is paid; None where no part stands out."""
+    """Where most of a pair's overhead is paid; None where no part stands out."""
     share = answer["dominant_fraction"]
     delta = next((row["delta_ns"] for row in parts if row["part"] == answer["dominant_part"]), None)
     if delta is None or not finite(share):
         return None
     total = sum(row["delta_ns"] or 0 for row in parts)
     where = WORDS[answer["dominant_part"]]
-    if share > 1:
-        return f"{where}: {ms(delta)} ms a step; other parts shrink beside it, so that {ms(total)} ms remain"
-    most = "most" if share > 0.5 else "the largest part"
-    return f"{most} of it is paid for {where}: {ms(delta)} of {ms(total)} ms a step ({share:.0%})"
+    told = f"{where}: {ms(delta)} ms a step; other parts shrink beside it, so that {ms(total)} ms remain"
+    if share <= 1:
+        most = "most" if share > 0.5 else "the largest part"
+        told = f"{most} of it is paid for {where}: {ms(delta)} of {ms(total)} ms a step ({share:.0%})"
+    return told if is_concluded(answer) else f"in these two traces, {told}"
 
 
 def ms(delta_ns: int) -> str:
