@@ -251,6 +251,7 @@ def _points(lake: Lake, run_id: str) -> Iterator[dict[str, Any]]:
             "baseline_run_id": row["baseline_run_id"],
             "toll_ns": row["overhead_ns"],
             "slowdown_ratio": row["slowdown_ratio"],
+            "evidence": row["evidence"],
             "world_size": row["world_size"],
             "bucket_cap_mib": run["bucket_cap_mib"],
             "sealed_message_count": _per_cell(coverage, "promised_message_count", cells),

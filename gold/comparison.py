@@ -59,6 +59,7 @@ RUNS = (
         nullable=True,
         minimum=0,
     ),
+    int64("noise_runs_count", "Runs that this noise is from.", nullable=True, minimum=2),
     float64(
         "detectable_fraction",
         "Smallest true difference that so many runs of this noise find four times out of five; null below 3 runs per "
@@ -108,6 +109,7 @@ def fill_ratio(estimate: Estimate, margin: float, prefix: str = "slowdown") -> d
         "equivalence_p_value": estimate.equivalence_p_value,
         "margin_fraction": margin,
         "run_noise_fraction": estimate.run_noise_fraction,
+        "noise_runs_count": estimate.noise_runs_count,
         "detectable_fraction": estimate.detectable_fraction,
         "more_runs_count": estimate.more_runs_count,
         "verdict_class": estimate.verdict_class,
@@ -159,7 +161,8 @@ def format_more_runs(estimate: Estimate) -> str:
     runs = f"{more} more run{'' if more == 1 else 's'} per side"
     if estimate.run_noise_fraction is None:
         return f"at least {runs} are needed (repeat_of), and how many would settle it is unknown without repeats"
-    return f"at a noise of {_percent(estimate.run_noise_fraction)} between runs, {runs} would settle it"
+    noise = f"the noise of {_percent(estimate.run_noise_fraction)} that {estimate.noise_runs_count} runs show"
+    return f"at {noise}, {runs} would settle it"
 
 
 def find_reasons(estimate: Estimate, counts: tuple[int, int], noun: str | None = "step") -> list[str]:

@@ -44,6 +44,7 @@ class Noise:
 
     log_deviation: float
     degrees: int
+    runs_count: int
     # The share of that variance which scatter inside the runs explains; 0 where it is not known.
     log_within_variance: float = 0.0
 
@@ -67,6 +68,7 @@ class Estimate:
     equivalence_p_value: float | None = None
     # Standard deviation between runs of a side, as a fraction; modelled where it comes from other runs.
     run_noise_fraction: float | None = None
+    noise_runs_count: int | None = None
     is_modelled: bool = False
     detectable_fraction: float | None = None
     # Further runs per side that would settle it; None where 50 would not, 0 where it is settled.
@@ -109,7 +111,7 @@ def control_false_discoveries(p_values: Sequence[float | None]) -> list[float | 
 
 def pool_noise(groups: Iterable[Sequence[RunValue]]) -> Noise | None:
     """The noise of repeats over all groups of them: each group differs from its own mean only."""
-    squares, degrees, errors = 0.0, 0, []
+    squares, degrees, errors = 0.0, 0, list[float | None]()
     for group in groups:
         logs = _take_logs([run for run in group if run.value > 0])
         if len(logs) > 1:
@@ -121,7 +123,7 @@ def pool_noise(groups: Iterable[Sequence[RunValue]]) -> Noise | None:
     # Scatter inside runs is taken out only where it is known of all of them.
     known = [error**2 for error in errors if error is not None]
     within = float(np.mean(known)) if known and len(known) == len(errors) else 0.0
-    return Noise(math.sqrt(squares / degrees), degrees, min(within, squares / degrees))
+    return Noise(math.sqrt(squares / degrees), degrees, len(errors), min(within, squares / degrees))
 
 
 def _compare_measured(ours: Sequence[RunValue], theirs: Sequence[RunValue], margin: float) -> Estimate:
@@ -139,6 +141,7 @@ def _compare_measured(ours: Sequence[RunValue], theirs: Sequence[RunValue], marg
         estimate,
         interval_over="runs",
         run_noise_fraction=math.expm1(deviation),
+        noise_runs_count=sum(map(len, logs)),
         detectable_fraction=math.expm1(
             find_detectable_effect(len(logs[0]), len(logs[1])) * math.sqrt(sum(parts)),
         ),
@@ -173,6 +176,7 @@ def _compare_modelled(
         interval_over="modelled",
         is_modelled=True,
         run_noise_fraction=math.expm1(deviation),
+        noise_runs_count=noise.runs_count,
         detectable_fraction=math.expm1(find_detectable_effect_of_known_noise(noise.degrees) * error)
         if smallest >= ENOUGH_MODELLED_RUNS
         else None,
@@ -193,7 +197,7 @@ def _describe_within_run(
         math.exp(log_ratio),
         "inconclusive",
         run_noise_fraction=None if noise is None else math.expm1(noise.log_deviation),
-        is_modelled=False,
+        noise_runs_count=None if noise is None else noise.runs_count,
         more_runs_count=more,
     )
     parts, degrees = [], []

@@ -69,7 +69,7 @@ def partition(family: str, regime: str) -> str:
 def measure(family: str, regime: str, points: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Fit a line through the tolls of a family on each axis that its runs know their place on."""
     rows = [row for axis in AXES for row in _on(axis, points)]
-    named = {"run_id": partition(family, regime), "family": family, "regime": regime, "evidence": "measured"}
+    named = {"run_id": partition(family, regime), "family": family, "regime": regime}
     return pa.Table.from_pylist([{**row, **named} for row in rows], schema=TABLE.arrow_schema)
 
 
@@ -83,6 +83,7 @@ def _on(axis: str, points: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
             "axis": axis,
+            "evidence": point["evidence"],
             "axis_number": place,
             "points_count": len(known),
             **{name: point[name] for name in _CARRIED},

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gold import step_overhead, throughput_overhead, toll_breakdown
 from report.colours import WORDS
-from report.sentences import describe_other_source, dominant, lead, ms, name_source
+from report.sentences import describe_other_source, dominant, lead, ms, tell_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ def told(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
         yield f"{answer['run_id']} ({answer['regime']}) against {answer['baseline_run_id']}"
         log = logged.get(answer["run_id"])
         leading = lead(answer, log)
-        yield f"  by its {name_source(leading)}: {leading['verdict']}"
+        yield f"  {tell_verdict(leading)}"
         other = describe_other_source(answer, leading)
         yield from [f"  {other}"] if other else []
         if log is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from report import literature
 from report.markup import Markup, element, table
 from report.pictures import FIGURES
-from report.sentences import describe_other_source, dominant, headline, is_concluded, lead, name_source
+from report.sentences import describe_other_source, dominant, headline, is_concluded, lead, tell_verdict
 from report.units import NOTHING, counted, legible, number, percent, size
 
 if TYPE_CHECKING:
@@ -99,9 +99,8 @@ def _verdicts(tables: Tables) -> Iterator[Markup]:
         other = describe_other_source(row, leading)
         notes = (leading["caveat"], caveats.get(row["run_id"]))
         told = [
-            element("p", f"By its {name_source(leading)}: {leading['verdict']}", class_="verdict"),
-            *([element("p", f"{other[:1].upper()}{other[1:]}.")] if other else []),
-            *([element("p", f"{where[:1].upper()}{where[1:]}.")] if where else []),
+            element("p", _capitalise(tell_verdict(leading)), class_="verdict"),
+            *(element("p", f"{_capitalise(text)}.") for text in (other, where) if text),
             *(element("p", note, class_="note") for note in notes if note),
             *([element("p", _claim(claims[row["run_id"]]), class_="note")] if row["run_id"] in claims else []),
         ]
@@ -131,6 +130,10 @@ def _verdicts(tables: Tables) -> Iterator[Markup]:
             yield element("p", alone, class_="note", data_run=legible(row["run_id"]))
     if not tables["gold.pairs"]:
         yield element("p", "No run here claims a TEE, so there is nothing to compare.", class_="lead")
+
+
+def _capitalise(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _claim(row: Row) -> str:

@@ -33,9 +33,12 @@ def lead(step: Row, log: Row | None) -> Row:
     return log if log is not None and has_rates and step["source"] != "log" else step
 
 
-def name_source(answer: Row) -> str:
-    """Whose numbers an answer goes by."""
-    return "training log" if answer.get("source", "log") == "log" else "trace"
+def tell_verdict(answer: Row) -> str:
+    """The verdict with its source; where the sources disagree, it says so itself, and first."""
+    if answer.get("disagreement") or answer["slowdown_ratio"] is None:
+        return str(answer["verdict"])
+    source = "training log" if answer.get("source", "log") == "log" else "trace"
+    return f"by its {source}: {answer['verdict']}"
 
 
 def describe_other_source(step: Row, leading: Row) -> str | None:
@@ -46,8 +49,8 @@ def describe_other_source(step: Row, leading: Row) -> str | None:
         return None
     where = "training log" if step["other_source"] == "log" else "trace"
     bounds = [step[f"other_slowdown_{end}_ratio"] for end in ("low", "high")]
-    interval = f", {ratio(bounds[0])} to {ratio(bounds[1])}" if None not in bounds else ", no interval"
-    return f"by its {where}: {ratio(step['other_slowdown_ratio'])}{interval}"
+    interval = ", no interval" if None in bounds else f", {bounds[0]:.2f} to {bounds[1]:.2f}"
+    return f"by its {where}: {step['other_slowdown_ratio']:.2f}x{interval}"
 
 
 def dominant(answer: Row, parts: Sequence[Row]) -> str | None:
