@@ -21,6 +21,7 @@ from gold import (
     energy_overhead,
     kernel_breakdown,
     launches,
+    logged_steps,
     operation_costs,
     operation_overhead,
     pairs,
@@ -35,6 +36,7 @@ from gold import (
     time_breakdown,
     toll_breakdown,
     trace_summary,
+    traced_steps,
 )
 from lake.engines import PolarsEngine
 from lake.errors import naming
@@ -83,7 +85,7 @@ TABLES = (*RUN_TABLES, *PAIR_TABLES, scaling.TABLE, published.TABLE)
 _MODULES = (clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput)
 _KNOWN = {table.full_name: table for table in (*(module.TABLE for module in _MODULES), *TABLES)}
 # Raise with every change of what a measure makes of the same rows: every run is then measured again.
-MEASURES_VERSION = 7
+MEASURES_VERSION = 8
 SLICE_SPANS = 250_000
 # One span in so many is looked at to cut time into slices.
 SAMPLED = 16
@@ -210,9 +212,9 @@ class Measuring:
             step_times.TABLE.name: lambda: self._engine.wrap(
                 step_times.measure(
                     self._engine.rows(
-                        step_times.observe_steps(stepped, spanned, read(collectives.TABLE)), is_lean=True
+                        traced_steps.observe_steps(stepped, spanned, read(collectives.TABLE)), is_lean=True
                     ),
-                    self._engine.rows(read(throughput.TABLE)),
+                    self._engine.rows(logged_steps.observe_log(read(throughput.TABLE))),
                     self._engine.rows(read(runs.TABLE)),
                 )
             ),

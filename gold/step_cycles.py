@@ -24,7 +24,7 @@ FEWEST_CYCLES = 8
 class Scatter:
     """How well the mean of a series is known, from the series alone."""
 
-    effective_count: float | None
+    effective_count: int | None
     log_standard_error: float | None
     reason: str | None
 
@@ -81,7 +81,7 @@ def measure_scatter(series: Series, cycle: int) -> Scatter:
     relative = totals / mean - 1
     effective = count / _correlation_time(relative)
     variance = fsum(relative * relative) / (count - 1)
-    return Scatter(effective * cycle, sqrt(variance / effective), None)
+    return Scatter(int(effective * cycle), sqrt(variance / effective), None)
 
 
 def _correlation_time(values: Values) -> float:

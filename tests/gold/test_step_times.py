@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gold import step_times
+from gold import logged_steps, step_times, traced_steps
 from tests.support.gold_rows import TABLES
 from tests.support.silver_rows import RUN, ordered, rows_of, settled
 
@@ -38,9 +38,10 @@ def logged(*durations_ms: float, rank: int = 0, **fields: Any) -> Rows:
 def measured(bench: Bench, steps: Rows = [], log: Rows = [], **rows: Rows) -> dict[str, dict[str, Any]]:  # noqa: B006
     """The rows of the table by source, from rows of silver."""
     frames = {name: bench.wrap(rows_of(TABLES[name], rows.get(name, []))) for name in ("spans", "collectives")}
-    observed = bench.rows(step_times.observe_steps(bench.wrap(rows_of(TABLES["steps"], steps)), **frames))
+    observed = bench.rows(traced_steps.observe_steps(bench.wrap(rows_of(TABLES["steps"], steps)), **frames))
     claimed = rows_of(TABLES["runs"], [{"run_id": RUN, **row} for row in rows.get("runs", [{}])])
-    found = step_times.measure(observed, rows_of(TABLES["throughput"], log), claimed)
+    logs = bench.rows(logged_steps.observe_log(bench.wrap(rows_of(TABLES["throughput"], log))))
+    found = step_times.measure(observed, logs, claimed)
     told = ordered(step_times.TABLE, settled(bench, bench.wrap(found), step_times.TABLE))
     return {row["source"]: row for row in told.to_dicts()}
 
