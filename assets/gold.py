@@ -21,6 +21,7 @@ from gold import (
     energy_overhead,
     kernel_breakdown,
     launches,
+    logged_steps,
     operation_costs,
     operation_overhead,
     pairs,
@@ -35,6 +36,7 @@ from gold import (
     time_breakdown,
     toll_breakdown,
     trace_summary,
+    traced_steps,
 )
 from lake.engines import PolarsEngine
 from lake.errors import naming
@@ -210,9 +212,9 @@ class Measuring:
             step_times.TABLE.name: lambda: self._engine.wrap(
                 step_times.measure(
                     self._engine.rows(
-                        step_times.observe_steps(stepped, spanned, read(collectives.TABLE)), is_lean=True
+                        traced_steps.observe_steps(stepped, spanned, read(collectives.TABLE)), is_lean=True
                     ),
-                    self._engine.rows(read(throughput.TABLE)),
+                    self._engine.rows(logged_steps.observe_log(read(throughput.TABLE))),
                     self._engine.rows(read(runs.TABLE)),
                 )
             ),

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 LONGEST_CYCLE = 1024
 LONGEST_LAG = 1000
 FEWEST_CYCLES = 8
+# Neighbours that are more alike than this are a drift, which no correction sets right.
+MOST_ALIKE = 0.9
 
 
 @dataclass(frozen=True)
 class Scatter:
     """How well the mean of a series is known, from the series alone."""
 
-    effective_count: float | None
+    effective_count: int | None
     log_standard_error: float | None
     reason: str | None
 
@@ -79,26 +81,33 @@ def measure_scatter(series: Series, cycle: int) -> Scatter:
     if not mean:
         return Scatter(None, None, "the steps have no length")
     relative = totals / mean - 1
-    effective = count / _correlation_time(relative)
-    variance = fsum(relative * relative) / (count - 1)
-    return Scatter(effective * cycle, sqrt(variance / effective), None)
+    worth = _count_alike(relative)
+    effective = count / worth
+    # Alike neighbours also scatter less around their own mean than around the true one: hence the divisor.
+    variance = fsum(relative * relative) / (count - worth)
+    return Scatter(int(effective * cycle), sqrt(variance / effective), None)
 
 
-def _correlation_time(values: Values) -> float:
-    """How many neighbours are worth one: 1 plus twice the autocorrelations, as long as pairs of them stay positive."""
-    count = len(values)
-    power = _correlate(values, 0)
+def _count_alike(values: Values) -> float:
+    """How many neighbours are worth one: by their autocorrelations, and by the first of them, corrected for its bias.
+
+    The first is Geyer's initial sequence, good for long series of any kind; the second is that of a process whose
+    autocorrelations fall off evenly, which short series need because theirs come out too small. The larger counts.
+    """
+    count, power = len(values), _correlate(values, 0)
     if not power:
         return 1.0
-    # Geyer's initial sequence: pairs of lags, the first of which begins with lag 0, no pair above the one before it.
+    # Pairs of lags, the first of which begins with lag 0, as long as they are positive, no pair above the one before.
     found, least = -1.0, 2.0
     for lag in range(0, min(count // 2, LONGEST_LAG), 2):
-        pair = _correlate(values, lag) + _correlate(values, lag + 1)
+        pair = (_correlate(values, lag) + _correlate(values, lag + 1)) / power
         if pair <= 0:
             break
-        least = min(least, pair / power)
+        least = min(least, pair)
         found += 2 * least
-    return min(max(found, 1.0), float(count))
+    first = (count * _correlate(values, 1) / power + 1) / (count - 3)
+    first = min(max(first, 0.0), MOST_ALIKE)
+    return min(max(found, (1 + first) / (1 - first)), count / 2)
 
 
 def _correlate(values: Values, lag: int) -> float:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import narwhals as nw
 import pyarrow as pa
 
+from gold.logged_steps import read_log
 from gold.step_cycles import find_cycle, keep_whole_cycles, mean_step, measure_scatter
-from gold.step_series import RANK_RULES, TIMINGS, Series, read_log, read_trace
+from gold.step_series import RANK_RULES, TIMINGS, Series, read_numbers
+from gold.traced_steps import is_tied, read_trace
 from lake.tables import RUN_ID, Table, float64, int64, text
 from silver.steps import EVIDENCE
 from silver.throughput import PERIODS
-
-if TYPE_CHECKING:
-    from lake.frames import Frame
 
 SOURCES = ("log", "trace")
 # Mean and median of the steps that differ by more than this are both said.
@@ -55,18 +53,19 @@ TABLE = Table(
         ),
         int64("median_step_ns", "Median of the same steps, rounded down.", nullable=True, minimum=0),
         int64("steps_count", "Steps in whole cycles, warm-up aside: those that the mean is taken over.", minimum=0),
-        int64("warmup_steps_count", "Steps that are left out as warm-up, over all ranks.", minimum=0),
+        int64("found_warmup_steps_count", "Steps of all ranks that are left out as warm-up.", minimum=0),
         int64(
             "cycle_steps_count",
             "Steps after which the pattern of collectives repeats (gradient accumulation); 1 where it does not.",
             nullable=True,
             minimum=1,
         ),
-        float64(
+        int64(
             "effective_steps_count",
-            "Independent steps that those steps are worth, because neighbours are alike; null below 8 whole cycles.",
+            "Independent steps that those steps are worth, because neighbours are alike, rounded down; null below 8 "
+            "whole cycles.",
             nullable=True,
-            minimum=0,
+            minimum=1,
         ),
         float64(
             "log_standard_error",
@@ -100,42 +99,31 @@ TABLE = Table(
 )
 
 
-def observe_steps(steps: Frame, spans: Frame, collectives: Frame) -> Frame:
-    """One row per rank and step: its time on the host, when its GPU work ended, whether the host waited for that."""
-    gpu = spans.filter(nw.col("is_gpu")).with_columns(_end_ns=nw.col("ts_ns") + nw.col("duration_ns"))
-    of_step, of_rank = ["run_id", "rank", "step_number"], ["run_id", "rank"]
-    launched = gpu.filter(~nw.col("launch_step_number").is_null())
-    launched = launched.group_by("run_id", "rank", "launch_step_number").agg(gpu_end_ns=nw.col("_end_ns").max())
-    host = spans.filter(~nw.col("is_gpu"), ~nw.col("step_number").is_null(), nw.col("kind").is_in(["sync", "launch"]))
-    host = host.with_columns(
-        **{
-            f"_{kind}": nw.when(nw.col("kind") == kind).then(nw.lit(1).cast(nw.Int64)).otherwise(nw.lit(0))
-            for kind in ("sync", "launch")
-        }
-    )
-    host = host.group_by(of_step).agg(syncs_count=nw.col("_sync").sum(), launches_count=nw.col("_launch").sum())
-    tied = collectives.filter(~nw.col("step_number").is_null()).group_by(of_step).agg(collectives_count=nw.len())
-    seen = gpu.group_by(of_rank).agg(gpu_rows_count=nw.len(), gpu_last_ns=nw.col("_end_ns").max())
-    found = steps.join(launched.rename({"launch_step_number": "step_number"}), on=of_step, how="left")
-    found = found.join(host, on=of_step, how="left").join(tied, on=of_step, how="left")
-    found = found.join(seen, on=of_rank, how="left")
-    counts = ("syncs_count", "launches_count", "collectives_count", "gpu_rows_count")
-    return found.select(
-        *of_step,
-        *("step_ordinal", "step_source", "ts_ns", "duration_ns", "is_warmup", "warmup_reason"),
-        *("gpu_end_ns", "gpu_last_ns"),
-        *(nw.col(name).fill_null(0).cast(nw.Int64) for name in counts),
-    )
-
-
 def measure(observed: pa.Table, log: pa.Table, runs: pa.Table) -> pa.Table:
-    """Take the mean over whole cycles of the job's steps, from each source by itself, and say what limits it."""
-    traced, logged = read_trace(observed), read_log(log, observed)
+    """Take the mean over whole cycles of the job's steps, from each source by itself, and say what limits it.
+
+    `observed` are rows of `traced_steps.observe_steps`, `log` of `logged_steps.observe_log`, `runs` of silver.runs,
+    all of one run.
+    """
+    run = {**dict.fromkeys(("found_world_size", "world_size", "recording_slowdown_ratio")), **_first(runs)}
+    traced = read_trace(observed, run["found_world_size"] or run["world_size"])
+    logged = read_log(log, _find_window(observed), is_tied=is_tied(observed))
     found = [_Row(source, series) for source, series in (("log", logged), ("trace", traced)) if series is not None]
-    claimed = runs.column("recording_slowdown_ratio")[0].as_py() if runs.num_rows else None
-    burden = _find_burden({row.source: row for row in found}, claimed)
-    run_id = (observed if observed.num_rows else log).column("run_id")[0].as_py() if found else ""
+    burden = _find_burden({row.source: row for row in found}, run["recording_slowdown_ratio"])
+    run_id = {**_first(log), **_first(observed)}.get("run_id")
     return pa.Table.from_pylist([row.fill(run_id, *burden) for row in found], schema=TABLE.arrow_schema)
+
+
+def _first(rows: pa.Table) -> dict[str, Any]:
+    return rows.slice(0, 1).to_pylist()[0] if rows.num_rows else {}
+
+
+def _find_window(observed: pa.Table) -> tuple[int, int] | None:
+    """The time in which the profiler recorded steps."""
+    if not observed.num_rows:
+        return None
+    begins = read_numbers(observed, "ts_ns")
+    return int(begins.min()), int((begins + read_numbers(observed, "duration_ns")).max())
 
 
 @dataclass(frozen=True)
@@ -145,17 +133,13 @@ class _Row:
     source: str
     series: Series
 
-    @property
-    def is_known(self) -> bool:
-        return self.series.reason is None and bool(self.series.values)
-
     def mean(self) -> int | None:
-        """The mean step over whole cycles."""
-        if not self.is_known:
+        """The mean step over whole cycles; none where no step has a length."""
+        if self.series.reason is not None or not self.series.values:
             return None
-        return mean_step(self.series)
+        return mean_step(self.series) or None
 
-    def fill(self, run_id: str, ratio: float | None, burden: str | None) -> dict[str, Any]:
+    def fill(self, run_id: str | None, ratio: float | None, burden: str | None) -> dict[str, Any]:
         """The row of the table."""
         series = self.series
         row: dict[str, Any] = {
@@ -167,20 +151,22 @@ class _Row:
             "rank_rule": series.rank_rule,
             "ranks_count": series.ranks_count,
             "steps_count": 0,
-            "warmup_steps_count": series.warmup_count,
+            "found_warmup_steps_count": series.warmup_count,
             "gpu_lag_ns": series.lag_ns,
             "gpu_lag_fraction": series.lag_fraction,
             "recording_slowdown_ratio": ratio,
             "evidence": series.evidence,
         }
-        if not self.is_known:
-            row |= {"evidence": "unobservable", "reason": series.reason or "no step lies outside warm-up"}
+        step = self.mean()
+        if step is None:
+            nothing = f"the {series.period}s have no length" if series.values else "no step lies outside warm-up"
+            row |= {"evidence": "unobservable", "reason": series.reason or nothing}
             return row | {"caveat": "; ".join(series.caveats) or None}
         cycle = find_cycle(series)
         kept = keep_whole_cycles(series, cycle)
         scatter = measure_scatter(kept, cycle or 1)
         row |= {
-            "step_ns": sum(kept.values) // sum(kept.weights),
+            "step_ns": step,
             "median_step_ns": kept.median(),
             "steps_count": len(kept.values),
             "cycle_steps_count": cycle or 1,
@@ -188,7 +174,7 @@ class _Row:
             "log_standard_error": scatter.log_standard_error,
             "reason": scatter.reason,
         }
-        said = [*_compare_with_median(row["step_ns"], row["median_step_ns"], series.period), *series.caveats]
+        said = [*_compare_with_median(step, row["median_step_ns"], series.period), *series.caveats]
         if cycle is None:
             said.append("collectives follow no cycle that repeats: all steps are taken")
         elif cycle > 1:

@@ -26,6 +26,7 @@ UNITS = {
     "fraction": {Kind.FLOAT64},
     "ratio": {Kind.FLOAT64},
     "bits": {Kind.INT64},
+    "error": {Kind.FLOAT64},  # of a logarithm: as a fraction
     "second": {Kind.FLOAT64},  # of a rate: samples_per_second
     "sha256": {Kind.TEXT},
     "id": {Kind.TEXT, *WHOLE},
