@@ -217,9 +217,7 @@ def _find_blindness(runs: Sequence[_Run]) -> list[str]:
     if readings < ENOUGH_READINGS:
         found.append(f"a run has {readings} readings within its steps, and a verdict needs {ENOUGH_READINGS}")
     if periods < ENOUGH_PERIODS:
-        found.append(
-            f"the steps of a run last {periods:.1f} periods of the sensor, and a verdict needs {ENOUGH_PERIODS}"
-        )
+        found.append(f"the steps of a run last {periods:.1f} sensor periods, and a verdict needs {ENOUGH_PERIODS}")
     return found
 
 

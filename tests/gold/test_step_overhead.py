@@ -51,7 +51,7 @@ def test_a_faster_run_is_told_with_its_interval_the_same_way_round() -> None:
     row = compare(side(81, 80, 82), side(100, 101, 99))
     assert row["verdict_class"] == "faster"
     assert row["verdict"] == (
-        "1.23x faster, 95 % 1.21 to 1.26 (0.81x the baseline, 95 % 0.79 to 0.83), over 3 and 3 runs"
+        "1.23x faster, 95 % 1.20 to 1.27 (0.81x the baseline, 95 % 0.79 to 0.83), over 3 and 3 runs"
     )
 
 
@@ -78,7 +78,7 @@ def test_no_difference_is_told_with_its_margin_and_else_it_is_not_shown() -> Non
     assert row["verdict"].startswith("no difference beyond 2 %: 1.000x, 95 % 0.99")
     row = compare(side(100, 105, 95), side(101, 96, 104))
     assert row["verdict_class"] == "not_shown"
-    assert row["verdict"].startswith("no difference shown and none beyond 2 % ruled out: 1.00x, 95 % 0.8")
+    assert row["verdict"].startswith("no difference shown and none beyond 2 % ruled out: 1.00x, 95 % 0.90 to 1.11, ")
     assert compare(side(100, 100.2, 100.1), side(100.1, 100, 100.3), margin=0.001)["verdict_class"] == "not_shown"
 
 
@@ -86,7 +86,7 @@ def test_noise_of_other_repeats_gives_one_run_an_interval_and_never_a_conclusion
     lake = [side(50, 50.5, 49.5), side(200, 202, 198), side(10, 10.1, 9.9)]
     row = compare([timed(300)], [timed(100)], lake)
     assert (row["verdict_class"], row["interval_over"], row["evidence"]) == ("inconclusive", "modelled", "modelled")
-    assert "3.00x, 95 % by the noise of other runs (modelled) 2.8" in row["verdict"]
+    assert "3.00x, 95 % by the noise of other runs (modelled) 2.90 to 3.11; " in row["verdict"]
     assert "at the noise of 1 % that 9 runs show, 2 more runs per side would settle it" in row["verdict"]
 
 
