@@ -56,7 +56,11 @@ CLAIMS = (
         minimum=0,
     ),
     _claim("baseline", Kind.TEXT, "Run id of the twin without a TEE."),
-    _claim("repeat_of", Kind.TEXT, "Run id that this run repeats unchanged, for the A/A noise floor."),
+    _claim(
+        "repeat_of",
+        Kind.TEXT,
+        "Run id that this run repeats, unchanged and in a process of its own.",
+    ),
     _claim("clock_zone", Kind.TEXT, "Zone of clocks that name none, as nvidia-smi's: UTC, or as +02:00."),
     _claim("attestation_nonce", Kind.TEXT, "Nonce that this run's attestation was asked with, in hexadecimal."),
     _claim(

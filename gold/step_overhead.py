@@ -106,6 +106,10 @@ class _Found:
     def counts(self) -> tuple[int, int]:
         return len(self.rows[0]), len(self.rows[1])
 
+    @property
+    def evidence(self) -> str:
+        return comparison.find_weakest(row["evidence"] for side in self.rows for row in side)
+
 
 def measure(
     pair: Pair,
@@ -187,13 +191,9 @@ def _drop_copies(rows: Rows) -> Rows:
 
 
 def _choose(found: Sequence[_Found]) -> tuple[_Found, _Found | None]:
-    """The log leads, unless only the trace has enough runs for a conclusion."""
-    if len(found) == 1:
-        return found[0], None
-    log, trace = found
-    if min(log.counts) < ENOUGH_RUNS <= min(trace.counts):
-        return trace, log
-    return log, trace
+    """The source with enough runs for a conclusion leads, then what is measured, then the log."""
+    lead, *other = sorted(found, key=lambda one: (min(one.counts) < ENOUGH_RUNS, one.evidence != "measured"))
+    return lead, other[0] if other else None
 
 
 def _contradict(one: _Found, other: _Found | None) -> bool:
@@ -205,7 +205,6 @@ def _contradict(one: _Found, other: _Found | None) -> bool:
 def _fill(lead: _Found, margin: float) -> dict[str, Any]:
     estimate = lead.estimate
     step, baseline = (int(comparison.find_middle([row["step_ns"] for row in side])) for side in lead.rows)
-    evidence = comparison.find_weakest(row["evidence"] for side in lead.rows for row in side)
     reasons = comparison.find_reasons(estimate, lead.counts, lead.rows[0][0]["period"])
     if lead.copies_count:
         reasons.append("recordings that are equal to the last digit are copies and count once")
@@ -226,7 +225,7 @@ def _fill(lead: _Found, margin: float) -> dict[str, Any]:
         "baseline_steps_count": sum(row["steps_count"] for row in lead.rows[1]),
         "verdict": comparison.format_verdict(estimate, lead.counts, margin),
         "caveat": "; ".join(_find_caveats(lead, median, margin)) or None,
-        "evidence": comparison.find_weakest([evidence, "modelled" if estimate.is_modelled else "measured"]),
+        "evidence": comparison.find_weakest([lead.evidence, "modelled" if estimate.is_modelled else "measured"]),
         "reason": "; ".join(reasons) or None,
     }
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from report.colours import WORDS
 from report.units import finite, ratio
+from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +29,15 @@ def headline(answer: Row, name: str = "slowdown_ratio") -> str:
 
 
 def lead(step: Row, log: Row | None) -> Row:
-    """The answer with the best evidence: steps of the log, then rates of the log, then steps of the trace."""
-    has_rates = log is not None and log["slowdown_ratio"] is not None
-    return log if log is not None and has_rates and step["source"] != "log" else step
+    """The answer with the best evidence: measured before modelled, a log before a trace, steps before rates."""
+    if log is None or log["slowdown_ratio"] is None:
+        return step
+    if step["slowdown_ratio"] is None:
+        return log
+    weakness = [EVIDENCE.index(answer["evidence"]) for answer in (step, log)]
+    if weakness[0] != weakness[1]:
+        return step if weakness[0] < weakness[1] else log
+    return step if step["source"] == "log" else log
 
 
 def tell_verdict(answer: Row) -> str:

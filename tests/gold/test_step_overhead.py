@@ -119,6 +119,11 @@ def test_the_trace_leads_where_only_it_has_enough_runs() -> None:
     assert (row["source"], row["other_source"], row["verdict_class"]) == ("trace", "log", "slower")
 
 
+def test_measured_steps_of_a_trace_lead_over_times_of_writing() -> None:
+    ours = [timed(120, evidence="modelled") + timed(130, "trace")]
+    assert compare(ours, [timed(100) + timed(109, "trace")])["source"] == "trace"
+
+
 def test_sources_that_disagree_beyond_their_intervals_are_the_headline() -> None:
     row = compare([timed(118) + short(138, "trace")], [timed(100) + short(100, "trace")])
     assert row["disagreement"] == "the sources disagree: 1.18x by the log, 1.38x by the trace"
