@@ -189,7 +189,7 @@ def _draw_operations(random: np.random.Generator, effects: Sequence[float]) -> A
     return pa.Table.from_pylist(rows, schema=operation_costs.TABLE.arrow_schema)
 
 
-def run_all(trials: int, seed: int, steps: Sequence[int] = STEPS) -> Iterator[tuple[str, list[Score]]]:
+def run_all(trials: int, seed: int, steps: Sequence[int] = STEPS, only: str = "") -> Iterator[tuple[str, list[Score]]]:
     """Every cell by name, with its scores; each has its own stream of chance, so that one can be run alone."""
     cells: list[tuple[str, Callable[[np.random.Generator], list[Score]]]] = [
         (
@@ -211,7 +211,8 @@ def run_all(trials: int, seed: int, steps: Sequence[int] = STEPS) -> Iterator[tu
             cells.append((named, partial(score_equivalence, noise=noise, steps=50, runs=runs, trials=trials)))
         cells.append((f"40 operations, {runs} runs", partial(score_operations, runs=runs, trials=trials)))
     for place, (name, score_cell) in enumerate(cells):
-        yield name, score_cell(np.random.default_rng([seed, place]))
+        if only in f"{name}, {getattr(score_cell, 'func', score_cell).__name__}":
+            yield name, score_cell(np.random.default_rng([seed, place]))
 
 
 def main() -> int:
@@ -219,9 +220,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.inference", description=__doc__)
     parser.add_argument("--trials", type=int, default=1000, help="Pairs per cell.")
     parser.add_argument("--seed", type=int, default=1, help="Seed of the simulation.")
+    parser.add_argument("--only", default="", help="Only cells whose name holds this, such as score_power.")
     given = parser.parse_args()
     missed = 0
-    for name, scores in run_all(given.trials, given.seed):
+    for name, scores in run_all(given.trials, given.seed, only=given.only):
         for score in scores:
             low, high = score.goal
             is_met = score.is_met

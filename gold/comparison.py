@@ -62,8 +62,8 @@ RUNS = (
     int64("noise_runs_count", "Runs that this noise is from.", nullable=True, minimum=2),
     float64(
         "detectable_fraction",
-        "Smallest true difference that so many runs of this noise find four times out of five; null below 3 runs per "
-        "side.",
+        "Smallest true difference that so many runs of this noise call one four times out of five; null below 3 runs "
+        "per side.",
         nullable=True,
         minimum=0,
     ),

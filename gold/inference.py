@@ -13,6 +13,7 @@ from gold.margin import MARGIN
 from gold.power import (
     ENOUGH_RUNS,
     LEVEL,
+    POWER,
     count_runs_needed,
     find_detectable_effect,
     find_detectable_effect_of_known_noise,
@@ -142,8 +143,8 @@ def _compare_measured(ours: Sequence[RunValue], theirs: Sequence[RunValue], marg
         interval_over="runs",
         run_noise_fraction=math.expm1(deviation),
         noise_runs_count=sum(map(len, logs)),
-        detectable_fraction=math.expm1(
-            find_detectable_effect(len(logs[0]), len(logs[1])) * math.sqrt(sum(parts)),
+        detectable_fraction=_find_detectable(
+            find_detectable_effect(len(logs[0]), len(logs[1])), math.sqrt(sum(parts)), degrees, margin
         ),
         more_runs_count=_count_more(estimate.verdict_class, log_ratio, deviation, margin, smallest),
     )
@@ -177,7 +178,9 @@ def _compare_modelled(
         is_modelled=True,
         run_noise_fraction=math.expm1(deviation),
         noise_runs_count=noise.runs_count,
-        detectable_fraction=math.expm1(find_detectable_effect_of_known_noise(noise.degrees) * error)
+        detectable_fraction=_find_detectable(
+            find_detectable_effect_of_known_noise(noise.degrees), error, noise.degrees, margin
+        )
         if smallest >= ENOUGH_MODELLED_RUNS
         else None,
         more_runs_count=_count_more(estimate.verdict_class, log_ratio, deviation, margin, smallest),
@@ -231,6 +234,12 @@ def _estimate(log_ratio: float, error: float, degrees: float, margin: float) -> 
         p_value=p_value,
         equivalence_p_value=equivalence,
     )
+
+
+def _find_detectable(effect: float, error: float, degrees: float, margin: float) -> float:
+    """The smallest true difference that is called one four times out of five: found, and not within the margin."""
+    beyond = math.log1p(margin) - error * float(stats.t.ppf(1 - LEVEL, degrees) - stats.t.ppf(POWER, degrees))
+    return math.expm1(max(effect * error, beyond))
 
 
 def _count_more(verdict_class: str, log_ratio: float, deviation: float, margin: float, smallest: int) -> int | None:
