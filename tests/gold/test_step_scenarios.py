@@ -9,7 +9,7 @@ import pytest
 
 from assets import gold, silver
 from gold import step_times
-from lake.engines import engine as lake_engine
+from lake.engines import PolarsEngine
 from tests.support.step_traces import Recorder, Step
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ MS = 1000  # microseconds: a trace's own unit
 PLAIN = 'regime = "cc_off"\nmodel = "m"\n'
 
 
-@pytest.fixture(params=["polars", "duckdb"])
-def record(request: pytest.FixtureRequest, lake: Lake, land_files: LandFiles) -> Record:
+@pytest.fixture
+def record(lake: Lake, land_files: LandFiles) -> Record:
     """Bring the traces of a run's ranks from their bytes to the row of gold that times them."""
-    engine = lake_engine(request.param)
+    engine = PolarsEngine()
 
     def record_run(run_id: str, *ranks: bytes, manifest: str = PLAIN) -> dict[str, Any]:
         land_files({f"rank{rank}.json": trace for rank, trace in enumerate(ranks)}, run_id, manifest)
