@@ -80,6 +80,7 @@ def read_trace(observed: pa.Table, world_size: int | None) -> Series | None:
         reasons = dict.fromkeys(one.reason for one in refused if one.reason is not None)
         return replace(known, evidence="unobservable", reason="; ".join(reasons))
     joined = join_ranks(timed, is_tied=has_ties)
+    is_by_gpu = any(one.timed_by == "gpu_completion" for one in timed)
     said = [*joined.caveats, *dict.fromkeys(caveat for one in timed for caveat in one.caveats)]
     if refused:
         said.append(f"{len(refused)} of {len(found)} ranks cannot be timed; collectives tie them to the others")
@@ -91,7 +92,7 @@ def read_trace(observed: pa.Table, world_size: int | None) -> Series | None:
         warmup_count=known.warmup_count,
         lag_ns=known.lag_ns,
         lag_fraction=known.lag_fraction,
-        timed_by="gpu_completion" if any(one.timed_by == "gpu_completion" for one in timed) else joined.timed_by,
+        timed_by=("gpu_completion" if is_by_gpu else "host_step") if timed else None,
         evidence="modelled" if any(one.evidence == "modelled" for one in timed) else "measured",
         caveats=(*said, *describe_warmup(ranks, "step")),
     )

@@ -406,3 +406,10 @@ def test_the_standard_error_holds_the_true_mean_however_alike_neighbours_are(
         width = stats.t.ppf(0.975, found.effective_count - 1) * found.log_standard_error
         held += abs(np.log(np.mean(series.values) / truth)) <= width
     assert least <= held / trials <= 0.995
+
+
+def test_a_series_that_drifts_is_worth_little() -> None:
+    row = measured(log=logged(*[90] * 4, *[110] * 4))["log"]
+    # Neighbours are as alike as can be, so eight steps are worth two: sqrt(0.08 / (8 - 4) / 2).
+    assert row["effective_steps_count"] == 2
+    assert row["log_standard_error"] == pytest.approx(0.1)
