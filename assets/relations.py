@@ -248,6 +248,14 @@ RELATIONS = (
         steps.TABLE,
         throughput.TABLE,
     ),
+    _blocking(
+        step_times.TABLE,
+        "timed",
+        "steps_are_timed_or_explained",
+        "every source of steps has a row, with a time of no more steps than it has, or with a reason why there is none",
+        steps.TABLE,
+        throughput.TABLE,
+    ),
     *(
         _blocking(
             table,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
+import numpy as np
+import pyarrow.compute as pc
 
 from gold.step_series import Series, describe_warmup, join_ranks, read_flags, read_numbers, split
 
@@ -35,8 +37,8 @@ class _Log:
     rank: int
     rows: pa.Table
     series: Series
-    # When each of them began, where the log says it.
-    begins: list[int | None]
+    # Those that have a time, warm-up aside.
+    timed: pa.Table
 
     @property
     def total_ns(self) -> int:
@@ -68,7 +70,7 @@ def read_log(log: pa.Table, traced: tuple[int, int] | None, *, is_tied: bool) ->
         said.append("only times of writing are known: whatever else was done in between is part of it")
     overlapping, is_placed = _count_traced(ranks, traced)
     if overlapping:
-        count = sum(len(one.begins) for one in ranks)
+        count = sum(one.timed.num_rows for one in ranks)
         said.append(f"the profiler recorded during {overlapping} of {count} {period}s of the log")
     return replace(
         joined,
@@ -84,26 +86,29 @@ def read_log(log: pa.Table, traced: tuple[int, int] | None, *, is_tied: bool) ->
 
 def _read_one(rank: int, period: str, rows: pa.Table) -> _Log:
     """The periods that have a time, warm-up aside; one timed by its writing stands for all since the one before."""
-    numbers = read_numbers(rows, "period_number").tolist()
-    sources, durations = rows.column("duration_source").to_pylist(), rows.column("duration_ns").to_pylist()
-    is_own = [said == "number" for said in rows.column("numbered_by").to_pylist()]
-    is_warmup = read_flags(rows, "is_warmup").tolist()
-    kept = [place for place, value in enumerate(durations) if value is not None and not is_warmup[place]]
-    weights = [
-        max(numbers[place] - numbers[place - 1], 1) if place and is_own[place] and sources[place] == "difference" else 1
-        for place in kept
-    ]
-    begins = rows.column("ts_ns").to_pylist()
+    is_kept = ~read_flags(rows, "is_warmup") & np.asarray(rows.column("duration_ns").is_valid().to_numpy(), dtype=bool)
+    timed = rows.filter(is_kept)
+    since = np.maximum(np.diff(read_numbers(rows, "period_number"), prepend=np.int64(0)), 1)
+    since[:1] = 1
+    is_elapsed = _equals(timed, "duration_source", "difference")
+    weights = np.where(is_elapsed & _equals(timed, "numbered_by", "number"), since[is_kept], 1)
+    count = timed.num_rows
     series = Series(
-        values=[durations[place] for place in kept],
-        weights=weights,
-        has_collective=[False] * len(kept),
-        starts_part=[place == 0 for place in range(len(kept))],
-        numbers=[numbers[place] for place in kept],
+        values=read_numbers(timed, "duration_ns").tolist(),
+        weights=weights.tolist(),
+        has_collective=[False] * count,
+        starts_part=[True, *[False] * (count - 1)][:count],
+        numbers=read_numbers(timed, "period_number").tolist(),
         period=period,
-        timed_by="log_elapsed" if any(sources[place] == "difference" for place in kept) else "log_duration",
+        timed_by="log_elapsed" if is_elapsed.any() else "log_duration",
     )
-    return _Log(rank, rows, series, [begins[place] for place in kept])
+    return _Log(rank, rows, series, timed)
+
+
+def _equals(rows: pa.Table, name: str, value: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Where a column of text has this value."""
+    found = pc.equal(rows.column(name), value).fill_null(False)
+    return np.asarray(found.to_numpy(), dtype=bool)
 
 
 def _count_traced(ranks: Iterable[_Log], traced: tuple[int, int] | None) -> tuple[int, bool]:
@@ -111,6 +116,10 @@ def _count_traced(ranks: Iterable[_Log], traced: tuple[int, int] | None) -> tupl
     if traced is None:
         return 0, False
     begin, end = traced
-    times = [(at, value) for one in ranks for at, value in zip(one.begins, one.series.values, strict=True)]
-    overlapping = sum(at is not None and at < end and at + value > begin for at, value in times)
-    return overlapping, all(at is not None for at, _ in times)
+    overlapping, is_placed = 0, True
+    for one in ranks:
+        placed = one.timed.filter(one.timed.column("ts_ns").is_valid())
+        at, length = read_numbers(placed, "ts_ns"), read_numbers(placed, "duration_ns")
+        overlapping += int(((at < end) & (at > begin - length)).sum())
+        is_placed = is_placed and placed.num_rows == one.timed.num_rows
+    return overlapping, is_placed

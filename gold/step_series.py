@@ -80,9 +80,12 @@ def read_flags(table: pa.Table, name: str) -> np.ndarray[Any, np.dtype[np.bool_]
 
 def describe_warmup(ranks: Iterable[pa.Table], noun: str) -> list[str]:
     """Where the manifest and what was recorded disagree on warm-up, as sentences."""
-    reasons = [table.column("warmup_reason").to_pylist() for table in ranks]
-    unseen = max((sum(reason == NOT_SLOW for reason in of_rank) for of_rank in reasons), default=0)
-    more = max((sum((reason or "").endswith(FEWER) for reason in of_rank) for of_rank in reasons), default=0)
+    unseen = more = 0
+    for rows in ranks:
+        counted = rows.column("warmup_reason").value_counts().to_pylist()
+        reasons = {one["values"]: one["counts"] for one in counted if one["values"] is not None}
+        unseen = max(unseen, reasons.get(NOT_SLOW, 0))
+        more = max(more, sum(count for reason, count in reasons.items() if reason.endswith(FEWER)))
     said = []
     if unseen:
         said.append(
@@ -115,10 +118,11 @@ def join_ranks(ranks: list[Series], *, is_tied: bool) -> Series:
 def _take_medians(ranks: list[Series]) -> Series:
     """Per step that all ranks have, the median over them, rounded down."""
     numbers = [np.array(one.numbers, dtype=np.int64) for one in ranks]
-    shared = numbers[0]
+    orders = [np.argsort(own, kind="stable") for own in numbers]
+    shared = numbers[0][orders[0]]
     for own in numbers[1:]:
-        shared = np.intersect1d(shared, own)
-    places = [np.argsort(own, kind="stable")[np.searchsorted(np.sort(own), shared)] for own in numbers]
+        shared = shared if np.array_equal(shared, own) else np.intersect1d(shared, own, assume_unique=True)
+    places = [order[np.searchsorted(own[order], shared)] for own, order in zip(numbers, orders, strict=True)]
     values = np.sort(_gather([one.values for one in ranks], places, np.int64), axis=0)
     low, high = values[(len(ranks) - 1) // 2], values[len(ranks) // 2]
     starts = _gather([one.starts_part for one in ranks], places, bool).max(axis=0)

@@ -55,8 +55,8 @@ def observe_steps(steps: Frame, spans: Frame, collectives: Frame) -> Frame:
 
 def is_tied(observed: pa.Table) -> bool:
     """Whether every recorded rank takes part in collectives during its steps."""
-    ranks = [rows for _, rows in split(observed, ["rank"], "step_ordinal")]
-    return bool(ranks) and all(read_numbers(rows, "collectives_count").any() for rows in ranks)
+    most = observed.group_by("rank").aggregate([("collectives_count", "max")])
+    return bool(most.num_rows) and bool(read_numbers(most, "collectives_count_max").all())
 
 
 def read_trace(observed: pa.Table, world_size: int | None) -> Series | None:
@@ -80,6 +80,7 @@ def read_trace(observed: pa.Table, world_size: int | None) -> Series | None:
         reasons = dict.fromkeys(one.reason for one in refused if one.reason is not None)
         return replace(known, evidence="unobservable", reason="; ".join(reasons))
     joined = join_ranks(timed, is_tied=has_ties)
+    is_by_gpu = any(one.timed_by == "gpu_completion" for one in timed)
     said = [*joined.caveats, *dict.fromkeys(caveat for one in timed for caveat in one.caveats)]
     if refused:
         said.append(f"{len(refused)} of {len(found)} ranks cannot be timed; collectives tie them to the others")
@@ -91,7 +92,7 @@ def read_trace(observed: pa.Table, world_size: int | None) -> Series | None:
         warmup_count=known.warmup_count,
         lag_ns=known.lag_ns,
         lag_fraction=known.lag_fraction,
-        timed_by="gpu_completion" if any(one.timed_by == "gpu_completion" for one in timed) else joined.timed_by,
+        timed_by=("gpu_completion" if is_by_gpu else "host_step") if timed else None,
         evidence="modelled" if any(one.evidence == "modelled" for one in timed) else "measured",
         caveats=(*said, *describe_warmup(ranks, "step")),
     )
@@ -148,11 +149,11 @@ def _find_lag(steps: pa.Table) -> int:
 
     Where no launch is known, all GPU work may be that of the last step.
     """
-    ends = read_numbers(steps, "ts_ns") + read_numbers(steps, "duration_ns")
-    completions = steps.column("gpu_end_ns").to_pylist()
-    lags = [done - end for done, end in zip(completions, ends.tolist(), strict=True) if done is not None]
-    last: int = steps.column("gpu_last_ns")[0].as_py()
-    return max(0, *lags) if lags else max(0, last - int(ends.max()))
+    is_known = ~np.asarray(steps.column("gpu_end_ns").is_null().to_numpy(), dtype=bool)
+    known = steps.filter(is_known) if is_known.any() else steps
+    done = read_numbers(known, "gpu_end_ns" if is_known.any() else "gpu_last_ns")
+    ends = read_numbers(known, "ts_ns") + read_numbers(known, "duration_ns")
+    return max(0, int((done - ends if is_known.any() else done - ends.max()).max()))
 
 
 def _take_host_steps(steps: pa.Table) -> Series:
@@ -181,7 +182,7 @@ def _take_completions(rows: pa.Table, is_kept: Flags) -> Series:
     ends = rows.column("gpu_end_ns").to_pylist()
     while ends and ends[-1] is None:
         ends.pop()
-    is_first, _ = _find_breaks(rows)
+    is_first, was_kept = _find_breaks(rows)[0].tolist(), is_kept.tolist()
     values: list[int] = []
     kept: list[int] = []
     starts: list[bool] = []
@@ -189,7 +190,7 @@ def _take_completions(rows: pa.Table, is_kept: Flags) -> Series:
     for place, end in enumerate(ends):
         before = None if is_first[place] else reached
         reached = end if before is None else max(before, before if end is None else end)
-        if before is not None and reached is not None and is_kept[place]:
+        if before is not None and reached is not None and was_kept[place]:
             starts.append(not kept or kept[-1] != place - 1)
             values.append(reached - before)
             kept.append(place)
