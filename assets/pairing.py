@@ -112,13 +112,14 @@ def stale_pairs(
     look = Look(lake)
     upstream, known = origins(look, PAIR_TABLES), _measured(look)
     found = pairs.paired(known)
+    lent = pairs.find_noise_groups(found, known)
     snapshots = [look.snapshot(table) for table in PAIR_TABLES]
     stale = []
     for run_id, one in found.items():
         if only is not None and run_id not in only:
             continue
         partners = [*one.repeats, *one.baselines]
-        noise = pairs.find_noise_groups(one, known)
+        noise = lent.get(run_id, [])
         read = (run_id, *partners, *(name for group in noise for name in group))
         fingerprint = made_from([[name, *upstream.marks(name)] for name in read], astuple(one), noise, margin)
         if snapshots[-1].mark(run_id) is None:

@@ -99,10 +99,9 @@ def measure(
     if not ours[0] and not theirs[0]:
         return TABLE.arrow_schema.empty_table()
     timer, period = _choose(ours[0], theirs[0])
-    sides = [
-        [one for one in (_summarise(rows, timer, period) for rows in side) if one is not None]
-        for side in (ours, theirs)
-    ]
+    found = [[_summarise(rows, timer, period) for rows in side] for side in (ours, theirs)]
+    # Runs that are equal to the last digit are copies of one recording and count once.
+    sides = [list(dict.fromkeys(one for one in side if one is not None)) for side in found]
     row: dict[str, Any] = {
         **comparison.begin_row(TABLE, pair, run),
         "margin_fraction": margin,
@@ -192,7 +191,7 @@ def _compare(ours: Sequence[_Run], theirs: Sequence[_Run], margin: float) -> dic
     told["overhead_j"] = told["energy_j"] - told["baseline_energy_j"]
     reasons = sorted({reason for run in both for reason in run.reasons})
     # Runs without a standard error: noise of other runs never stands in for repeats here.
-    sides = [[RunValue(run.energy_j) for run in dict.fromkeys(side)] for side in (ours, theirs)]
+    sides = [[RunValue(run.energy_j) for run in side] for side in (ours, theirs)]
     estimate = compare_runs(sides[0], sides[1], margin=margin)
     if estimate is None:
         reason = "a step took no energy, which gives no ratio"

@@ -87,11 +87,16 @@ def measure(
 
 
 def _collect(tables: Sequence[pa.Table]) -> dict[tuple[str, ...], list[Row]]:
-    """The rows of all runs of a side, by kind of operation."""
+    """The rows of all runs of a side, by kind of operation; a run that equals another in all of them is its copy."""
     found: dict[tuple[str, ...], list[Row]] = {}
+    seen = set()
     for table in tables:
-        for row in table.to_pylist():
-            found.setdefault(tuple(row[name] for name in _KEY), []).append(row)
+        rows = sorted(table.drop_columns(["run_id"]).to_pylist(), key=lambda row: tuple(row[name] for name in _KEY))
+        content = tuple(tuple(row.values()) for row in rows)
+        if content not in seen:
+            for row in rows:
+                found.setdefault(tuple(row[name] for name in _KEY), []).append(row)
+        seen.add(content)
     return found
 
 

@@ -88,7 +88,7 @@ def paired(index: Index) -> dict[str, Pair]:
 
     Repeats of either side are runs of the pair. A repeat of the candidate has no pair of its own: it would count twice.
     """
-    groups = group_repeats(index)
+    groups, strangers = group_repeats(index), _find_strangers(index)
     found = {}
     for run_id, run in sorted(index.items()):
         if run["regime"] == "cc_off":
@@ -102,7 +102,7 @@ def paired(index: Index) -> dict[str, Pair]:
         if pair.baseline_run_id is not None:
             others = tuple(name for name in groups[pair.baseline_run_id] if name != pair.baseline_run_id)
             pair = replace(pair, repeats=groups[run_id][1:], baseline_repeats=others)
-        found[run_id] = _mention_strangers(pair, index)
+        found[run_id] = _mention_strangers(pair, run["repeat_of"], strangers)
     return found
 
 
@@ -135,16 +135,20 @@ def _is_repeat(run: Mapping[str, str | None], named: Mapping[str, str | None] | 
     return run["workload"] is None or named["workload"] is None or run["workload"] == named["workload"]
 
 
-def _mention_strangers(pair: Pair, index: Index) -> Pair:
-    """Say which runs claim to repeat a side of the pair and do not count, because they differ from it."""
-    sides = {pair.run_id, *pair.baselines[:1]}
-    claiming = [
-        run_id
-        for run_id, run in sorted(index.items())
-        if run["repeat_of"] in sides and not _is_repeat(run, index[str(run["repeat_of"])])
-    ]
-    own = index[pair.run_id]["repeat_of"]
-    told = [f"it repeats {own}, which is not in the lake or differs in regime or workload"] if own else []
+def _find_strangers(index: Index) -> dict[str, list[str]]:
+    """For every run, those that claim to repeat it and differ from it in regime or workload."""
+    found: dict[str, list[str]] = {}
+    for run_id, run in sorted(index.items()):
+        named = run["repeat_of"]
+        if named in index and not _is_repeat(run, index[named]):
+            found.setdefault(named, []).append(run_id)
+    return found
+
+
+def _mention_strangers(pair: Pair, repeat_of: str | None, strangers: Mapping[str, list[str]]) -> Pair:
+    """Say which runs claim to repeat a side of the pair and do not count, and whether the run itself claims so."""
+    told = [f"it repeats {repeat_of}, which is not in the lake or differs in regime or workload"] if repeat_of else []
+    claiming = sorted(name for side in (pair.run_id, *pair.baselines[:1]) for name in strangers.get(side, ()))
     if claiming:
         told.append(f"no repeats, because regime or workload differ: {', '.join(claiming)}")
     return replace(pair, caveat="; ".join([*([pair.caveat] if pair.caveat else []), *told]) or None)
@@ -195,20 +199,32 @@ def _differing(one: str | None, other: str | None) -> list[str]:
     return [name for name in {**fields[0], **fields[1]} if fields[0].get(name, "") != fields[1].get(name, "")]
 
 
-def find_noise_groups(pair: Pair, index: Index) -> list[tuple[str, ...]]:
-    """Groups of repeats on the same hardware and software that stand in for missing repeats of a pair; bounded."""
-    machine = _find_machine(index[pair.run_id]["workload"])
-    if pair.baseline_run_id is None or machine is None or min(len(pair.candidates), len(pair.baselines)) >= ENOUGH_RUNS:
-        return []
-    own = {*pair.candidates, *pair.baselines}
-    groups = {group[0]: group for group in group_repeats(index).values() if len(group) > 1 and own.isdisjoint(group)}
-    found: list[tuple[str, ...]] = []
-    for first, group in sorted(groups.items()):
-        if _find_machine(index[first]["workload"]) == machine:
-            if sum(map(len, found)) + len(group) > MOST_POOLED_RUNS:
+def find_noise_groups(found: Mapping[str, Pair], index: Index) -> dict[str, list[tuple[str, ...]]]:
+    """For every pair with a side of fewer than 3 runs, groups of repeats on its hardware and software; bounded."""
+    machines: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for group in sorted(set(group_repeats(index).values())):
+        machine = _find_machine(index[group[0]]["workload"])
+        if len(group) > 1 and machine is not None:
+            machines.setdefault(machine, []).append(group)
+    lent: dict[str, list[tuple[str, ...]]] = {}
+    for run_id, pair in found.items():
+        machine = _find_machine(index[run_id]["workload"])
+        if machine in machines and 0 < min(len(pair.candidates), len(pair.baselines)) < ENOUGH_RUNS:
+            lent[run_id] = _take_groups(machines[machine], {*pair.candidates, *pair.baselines})
+    return lent
+
+
+def _take_groups(groups: list[tuple[str, ...]], own: set[str]) -> list[tuple[str, ...]]:
+    """The first groups that are no part of a pair, up to so many runs."""
+    taken: list[tuple[str, ...]] = []
+    count = 0
+    for group in groups:
+        if own.isdisjoint(group):
+            count += len(group)
+            if count > MOST_POOLED_RUNS:
                 break
-            found.append(group)
-    return found
+            taken.append(group)
+    return taken
 
 
 def _find_machine(workload: str | None) -> tuple[str, ...] | None:

@@ -61,6 +61,11 @@ def test_fewer_than_three_runs_per_side_are_no_verdict() -> None:
     assert row["reason"] == "a conclusion needs 3 runs per side, and there are 2 and 2"
 
 
+def test_copies_of_one_recording_are_no_repeats() -> None:
+    row = compare(side(30.0, 30.0, 30.0), side(20.0, 20.5, 19.5))
+    assert (row["runs_count"], row["verdict_class"]) == (1, "inconclusive")
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [

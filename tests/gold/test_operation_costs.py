@@ -124,6 +124,11 @@ def _noise(place: int) -> dict[str, int]:
     return {f"n{other}": 100_000 + 900 * ((place * 31 + other * 17) % 97) for other in range(40)}
 
 
+def test_copies_of_one_recording_are_no_repeats() -> None:
+    row = compare([{"a": 200}] * 3, [{"a": 100}, {"a": 101}, {"a": 99}])["a"]
+    assert (row["runs_count"], row["verdict_class"]) == (1, "inconclusive")
+
+
 def test_a_median_of_nothing_has_no_ratio() -> None:
     row = compare([{"a": 0}], [{"a": 5}])["a"]
     assert (row["slowdown_ratio"], row["verdict_class"]) == (None, "inconclusive")

@@ -135,12 +135,12 @@ def test_noise_is_borrowed_from_repeats_on_the_same_machine_and_software_only() 
         "y": run(workload=other),
         "y-2": run(workload=other, repeat_of="y"),
     }
-    assert find_noise_groups(paired(index)["tee"], index) == [("x", "x-2")]
+    assert find_noise_groups(paired(index), index) == {"tee": [("x", "x-2")]}
     repeats = {f"{name}-{at}": {**index[name], "repeat_of": name} for name in ("tee", "off") for at in (2, 3)}
     enough = {**index, **repeats}
-    assert find_noise_groups(paired(enough)["tee"], enough) == [], "three runs per side need no noise of others"
+    assert find_noise_groups(paired(enough), enough) == {}, "three runs per side need no noise of others"
 
 
 def test_a_workload_that_names_no_hardware_borrows_no_noise() -> None:
     index = {"tee": run(TEE), "off": run(), "x": run(workload="model=x"), "x-2": run(workload="model=x", repeat_of="x")}
-    assert find_noise_groups(paired(index)["tee"], index) == []
+    assert find_noise_groups(paired(index), index) == {}
