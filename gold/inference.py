@@ -50,9 +50,8 @@ class Noise:
     log_within_variance: float = 0.0
 
     def find_variance(self, log_standard_error: float) -> float:
-        """The variance of a run's logarithm: a run of few steps varies more than those that the noise is from."""
-        between = max(0.0, self.log_deviation**2 - self.log_within_variance)
-        return max(self.log_deviation**2, between + log_standard_error**2)
+        """The variance of a run's logarithm: what differs between runs, and what its own steps leave open."""
+        return max(0.0, self.log_deviation**2 - self.log_within_variance) + log_standard_error**2
 
 
 @dataclass(frozen=True)
@@ -160,18 +159,18 @@ def _compare_modelled(
         return None
     logs = [_take_logs(side) for side in (ours, theirs)]
     log_ratio = float(logs[0].mean() - logs[1].mean())
-    # Runs of this pair that differ more than other repeats do are believed.
-    own = _pool_deviation(logs) ** 2
+    own, degrees = _pool_deviation(logs) ** 2, sum(len(side) - 1 for side in logs)
+    if degrees and own > noise.log_deviation**2 * float(stats.f.ppf(1 - LEVEL, degrees, noise.degrees)):
+        return None  # this pair is noisier than those repeats: nothing is borrowed
     variances = [
-        np.mean([max(own, noise.find_variance(run.log_standard_error or 0.0)) for run in side])
-        for side in (ours, theirs)
+        float(np.mean([noise.find_variance(run.log_standard_error or 0.0) for run in side])) for side in (ours, theirs)
     ]
     error = math.sqrt(sum(variance / len(side) for variance, side in zip(variances, logs, strict=True)))
     estimate = _estimate(log_ratio, error, noise.degrees, margin)
     smallest = min(len(side) for side in logs)
     if smallest < ENOUGH_MODELLED_RUNS:
         estimate = replace(estimate, verdict_class="inconclusive", p_value=None, equivalence_p_value=None)
-    deviation = math.sqrt(float(np.mean(variances)))
+    deviation = math.sqrt(sum(variances) / 2)
     return replace(
         estimate,
         interval_over="modelled",
