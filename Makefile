@@ -66,7 +66,7 @@ ui: $(DEMO)/.ready ## the web interface, and the daemon behind it, on this machi
 snapshots: system-packages $(DEV)/.torch ## rewrite the snapshots that tests compare with
 	$(DEV)/bin/pytest --snapshot-update $(ARGS)
 	@echo
-	@echo "Snapshots were rewritten. Read '$(DEV)/bin/teetotal snapshots review', then commit with a line for each:"
+	@echo "Snapshots were rewritten. Read '$(DEV)/bin/python -m pipelines.review', then commit with a line for each:"
 	@echo "  Snapshot-Reason: gold.step_overhead: which decision changed it, and why the new value is right"
 	@echo "An unexplained snapshot is not merged (CONTRIBUTING.md)."
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MARK = "<!-- teetotal snapshots review -->"
+MARK = "<!-- teetotal snapshot review -->"
 NOTHING = "Snapshot review: no snapshot changed"
 MOST_CHARACTERS = 65_536
 PAGE = 100

@@ -1,22 +1,22 @@
-"""The stage that sets all runs against each other: how a family's toll grows, and what others have published."""
+"""The stage that sets all runs against each other: how a family's overhead grows, and what others have published."""
 
 from collections.abc import Iterator
 
 import dagster as dg
 
-from assets import events
-from assets.checking import Checking, check_specs
-from assets.pairing import COMPARISON_TABLES, publish, scale
-from assets.processes import tag
+from assets import dagster_events
+from assets.build.comparisons import COMPARISON_TABLES, build_families, build_published
+from assets.build.context import BuildContext
+from assets.launch_checks import LaunchChecks, check_specs
+from assets.launch_locks import tag_launch
+from assets.pool_wait import POOL
 from assets.specs import asset_spec, on_new_content, tables_of
-from assets.training_runs import RETRIES, retried_if_transient
-from assets.waiting import POOL
-from assets.workplace import Workplace
+from assets.training_runs import RETRIES, retry_if_transient
 
 TABLES = COMPARISON_TABLES
 
 
-class Comparing(dg.Config):
+class ComparisonConfig(dg.Config):
     """What a launch may choose."""
 
     full: bool = False
@@ -31,21 +31,21 @@ class Comparing(dg.Config):
     pool=POOL,
 )
 def comparisons(
-    context: dg.AssetExecutionContext, config: Comparing, workplace: dg.ResourceParam[Workplace]
+    context: dg.AssetExecutionContext, config: ComparisonConfig, build_context: dg.ResourceParam[BuildContext]
 ) -> Iterator[object]:
     """Bring all comparisons across runs up to date; only what has changed is read."""
-    tag(context.instance, context.run.run_id)
-    lake = workplace.lake.rewriting() if config.full else workplace.lake
+    tag_launch(context.instance, context.run.run_id)
+    lake = build_context.lake.rewriting() if config.full else build_context.lake
     wanted = tables_of(context.selected_asset_keys, TABLES)
-    with retried_if_transient():
+    with retry_if_transient():
         if wanted:
-            scale(lake, full=config.full)
-            publish(lake)
-        telling = events.Telling(context.instance, lake, TABLES)
+            build_families(lake, full=config.full)
+            build_published(lake)
+        event_writer = dagster_events.EventWriter(context.instance, lake, TABLES)
         for table in wanted:
             snapshot = lake.snapshot(table)
-            yield telling.whole(table, [snapshot.partition(run_id) for run_id in snapshot.run_ids])
-        checking = Checking(workplace, context.selected_asset_check_keys)
-        checking.hold(TABLES, None)
+            yield event_writer.materialise_table(table, [snapshot.partition(run_id) for run_id in snapshot.run_ids])
+        checking = LaunchChecks(build_context, context.selected_asset_check_keys)
+        checking.check(TABLES, None)
         checking.record()
         yield from checking.results()

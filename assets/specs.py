@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import gold, silver
-from assets.lineage import LANDING, UPSTREAM
+from assets.build import gold, silver
+from assets.build.lineage import LANDING, UPSTREAM
 from bronze import land
 
 if TYPE_CHECKING:

@@ -11,16 +11,17 @@ from functools import partial
 
 import dagster as dg
 
-from assets import bronze, events, gold
-from assets.checking import Checking, check_specs
-from assets.freshness import Look
-from assets.making import TIERS, left_out, make, part
-from assets.outcomes import asset_checks, read_verdicts
-from assets.pairing import make_pairs
-from assets.processes import tag
+from assets import dagster_events
+from assets.build import bronze, gold
+from assets.build.comparisons import make_pairs
+from assets.build.context import BuildContext
+from assets.build.freshness import Look
+from assets.build.tiers import TIERS, build_tier, list_left_out, select_tables
+from assets.checks.outcomes import asset_checks, read_verdicts
+from assets.launch_checks import LaunchChecks, check_specs
+from assets.launch_locks import tag_launch
+from assets.pool_wait import POOL
 from assets.specs import asset_key, asset_spec, on_new_content, tables_of
-from assets.waiting import POOL
-from assets.workplace import Workplace
 from gold import attested_runs
 from lake.engines import engine
 from lake.errors import ContractBroken, LakeError, is_stop
@@ -35,7 +36,7 @@ OWN_TABLES = tuple(table for tables in TIERS.values() for table in tables)
 TABLES = (*OWN_TABLES, *gold.PAIR_TABLES)
 
 
-class Making(dg.Config):
+class LaunchConfig(dg.Config):
     """What a launch may choose."""
 
     engine: str = "polars"
@@ -56,12 +57,12 @@ class Making(dg.Config):
     pool=POOL,
 )
 def training_runs(
-    context: dg.AssetExecutionContext, config: Making, workplace: dg.ResourceParam[Workplace]
+    context: dg.AssetExecutionContext, config: LaunchConfig, build_context: dg.ResourceParam[BuildContext]
 ) -> Iterator[object]:
     """Bring the runs of this launch up to date."""
-    tag(context.instance, context.run.run_id, engine=config.engine)
-    with retried_if_transient():
-        yield from _Launch(context, config, workplace).work()
+    tag_launch(context.instance, context.run.run_id, engine=config.engine)
+    with retry_if_transient():
+        yield from _Launch(context, config, build_context).work()
 
 
 class Stopped(dg.DagsterExecutionInterruptedError, dg.DagsterError):
@@ -69,7 +70,7 @@ class Stopped(dg.DagsterExecutionInterruptedError, dg.DagsterError):
 
 
 @contextmanager
-def retried_if_transient() -> Iterator[None]:
+def retry_if_transient() -> Iterator[None]:
     """Let Dagster try again what may mend by itself, and nothing else: it would retry any exception, a stop too."""
     try:
         yield
@@ -88,36 +89,40 @@ def retried_if_transient() -> Iterator[None]:
 class _Launch:
     """One launch: what was asked, and what failed so far."""
 
-    def __init__(self, context: dg.AssetExecutionContext, config: Making, workplace: Workplace) -> None:
+    def __init__(self, context: dg.AssetExecutionContext, config: LaunchConfig, build_context: BuildContext) -> None:
         if config.full:
-            workplace = replace(workplace, lake=workplace.lake.rewriting())
+            build_context = replace(build_context, lake=build_context.lake.rewriting())
         self._context = context
-        self._workplace = workplace
+        self._build_context = build_context
         self._is_full = config.full
-        self._make = partial(make, workplace, engines=partial(engine, config.engine, workplace.spark), full=config.full)
-        self._telling = events.Telling(context.instance, workplace.lake, TABLES, engine=config.engine)
+        self._make = partial(
+            build_tier, build_context, engines=partial(engine, config.engine, build_context.spark), full=config.full
+        )
+        self._event_writer = dagster_events.EventWriter(
+            context.instance, build_context.lake, TABLES, engine=config.engine
+        )
         wanted = tables_of(context.selected_asset_keys, TABLES)
-        self._tables = part(table.full_name for table in wanted)
+        self._tables = select_tables(table.full_name for table in wanted)
         self._tiers = list(self._tables)
         self._is_paired = not set(wanted).isdisjoint(gold.PAIR_TABLES)
-        self._checking = Checking(workplace, context.selected_asset_check_keys, left_out(self._tables))
+        self._checking = LaunchChecks(build_context, context.selected_asset_check_keys, list_left_out(self._tables))
         self._faults: dict[str, LakeError] = {}
 
     def work(self) -> Iterator[object]:
-        run_ids = self._asked()
+        run_ids = self._list_requested()
         for first in range(0, len(run_ids), _RUNS_AT_ONCE):
-            yield from self._some(run_ids[first : first + _RUNS_AT_ONCE])
+            yield from self._build_some(run_ids[first : first + _RUNS_AT_ONCE])
         if self._is_paired:
             yield from self._replays()
             yield from self._pairs([run_id for run_id in self._context.partition_keys if run_id not in self._faults])
         if not self._tiers and not self._is_paired:
-            self._checking.hold(TABLES, None)
+            self._checking.check(TABLES, None)
             self._checking.record()
         yield from self._checking.results()
         if self._faults:
             raise self._failure()
 
-    def _asked(self) -> list[str]:
+    def _list_requested(self) -> list[str]:
         """The runs of this launch, less those that an earlier try of it has made, or has seen fail for good."""
         if not self._tiers:
             return []  # only pairs, or only checks
@@ -131,50 +136,52 @@ class _Launch:
             event = entry.dagster_event
             if event is None or event.asset_key not in last or event.partition is None:
                 continue
-            reason = events.failed_for_good(event)
+            reason = dagster_events.find_terminal_failure(event)
             if reason is not None:
                 self._faults[event.partition] = ContractBroken(reason)
             elif event.is_step_materialization:
                 made.add(event.partition)
-        done = self._done(made) if self._context.selected_asset_check_keys else made
+        done = self._finish(made) if self._context.selected_asset_check_keys else made
         return [run_id for run_id in asked if run_id not in done and run_id not in self._faults]
 
-    def _done(self, made: set[str]) -> set[str]:
+    def _finish(self, made: set[str]) -> set[str]:
         """Those of the runs made that were checked too; a check that failed is not held again."""
-        lake, tables = self._workplace.lake, [table for some in self._tables.values() for table in some]
-        verdicts = read_verdicts(lake, Look(lake), made, asset_checks(tables, left_out(self._tables)))
+        lake, tables = self._build_context.lake, [table for some in self._tables.values() for table in some]
+        verdicts = read_verdicts(lake, Look(lake), made, asset_checks(tables, list_left_out(self._tables)))
         for run_id, verdict in verdicts.items():
             for one in verdict.failed:
                 if one.is_blocking:
                     self._faults.setdefault(run_id, ContractBroken(f"check failed: {one}"))
         return {run_id for run_id, verdict in verdicts.items() if not verdict.unchecked}
 
-    def _some(self, run_ids: Sequence[str]) -> Iterator[object]:
+    def _build_some(self, run_ids: Sequence[str]) -> Iterator[object]:
         """Some runs, tier by tier; one that fails goes no further."""
         standing = list(run_ids)
         for place, tier in enumerate(self._tiers):
             if tier == "bronze":
-                yield from self._telling.landed(self._marks(standing))
+                yield from self._event_writer.observe_landings(self._marks(standing))
             made = self._make(tier, standing, tables=self._tables)
-            yield from self._telling.made(made)
+            yield from self._event_writer.materialise_tier(made)
             faults = {one.run_id: one.fault for one in made if one.fault is not None}
             yield from self._fail(faults, self._tables_from(place))
             standing = [one.run_id for one in made if one.fault is None]
-            broken = self._checking.hold(self._tables[tier], standing)
+            broken = self._checking.check(self._tables[tier], standing)
             yield from self._fail(broken, self._tables_from(place + 1))
             standing = [run_id for run_id in standing if run_id not in broken]
         self._checking.record()
 
     def _replays(self) -> Iterator[object]:
         """Say of runs that are not in this launch that their attestation tokens are now in another run too, or not."""
-        written = gold.flag_replays(self._workplace.lake)
-        yield from self._telling.written(written)
-        self._faults |= self._checking.hold([attested_runs.TABLE], [one.run_id for one in written])
+        written = gold.flag_replays(self._build_context.lake)
+        yield from self._event_writer.materialise_partitions(written)
+        self._faults |= self._checking.check([attested_runs.TABLE], [one.run_id for one in written])
 
     def _pairs(self, run_ids: Sequence[str]) -> Iterator[object]:
-        """Pair runs with their twins; a changed twin also brings the pairs of other runs up to date."""
-        lake = self._workplace.lake
-        made, faults = make_pairs(lake, self._context.partition_keys if self._is_full else (), self._workplace.margin)
+        """Pair runs with their baselines; a changed baseline also brings the pairs of other runs up to date."""
+        lake = self._build_context.lake
+        made, faults = make_pairs(
+            lake, self._context.partition_keys if self._is_full else (), self._build_context.margin
+        )
         written = {(one.table, one.run_id): one for one in made}
         yield from self._fail(faults, gold.PAIR_TABLES)
         told = sorted({*run_ids, *(run_id for _, run_id in written)} - faults.keys())
@@ -182,16 +189,16 @@ class _Launch:
             snapshot = lake.snapshot(table)
             for run_id in told:
                 written.setdefault((table.full_name, run_id), snapshot.partition(run_id))
-        yield from self._telling.written(written.values())
-        yield from self._fail(self._checking.hold(gold.PAIR_TABLES, told), ())
+        yield from self._event_writer.materialise_partitions(written.values())
+        yield from self._fail(self._checking.check(gold.PAIR_TABLES, told), ())
         self._checking.record()
 
     def _marks(self, run_ids: Sequence[str]) -> dict[str, str]:
-        zone, marks = self._workplace.zone, {}
+        zone, marks = self._build_context.zone, {}
         complete, _ = zone.run_ids()
         for run_id in set(complete).intersection(run_ids):
             with suppress(LakeError):  # a directory that cannot be listed says so when it is read
-                marks[run_id] = bronze.seen(zone, run_id, self._workplace.keys)
+                marks[run_id] = bronze.mark_landing(zone, run_id, self._build_context.keys)
         return marks
 
     def _tables_from(self, place: int) -> list[Table]:
@@ -203,9 +210,9 @@ class _Launch:
         self._faults |= faults
         for run_id, fault in faults.items():
             self._context.log.error("%s: %s", run_id, make_printable(str(fault)))
-            self._workplace.onlooker.failed(run_id, fault)
+            self._build_context.listener.on_failed(run_id, fault)
             for table in tables:
-                yield events.failed(table, run_id, str(fault), is_transient=fault.is_transient)
+                yield dagster_events.observe_failure(table, run_id, str(fault), is_transient=fault.is_transient)
 
     def _failure(self) -> dg.Failure:
         told = [f"{run_id}: {fault}" for run_id, fault in list(self._faults.items())[:_FAULTS_TOLD]]

@@ -7,10 +7,10 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from assets.making import TIERS, make
+from assets.build.tiers import TIERS, build_tier
 from benchmarks.measuring import peak_bytes
 from lake.engines import engine
-from pipelines.definitions import workplace
+from pipelines.definitions import build_context
 from pipelines.settings import settings
 
 _BATCH = 32
@@ -30,11 +30,12 @@ def main(folder: str, first: str, last: str) -> None:
         run.mkdir(parents=True)
         (run / "rank0.json").write_text(_TRACE % (1000 + number, 1010 + number))
         (run / "run.toml").write_text('regime = "cc_off"\n')
-    place = workplace(places)
+    place = build_context(places)
     for start in range(0, len(run_ids), _BATCH):
         for tier in TIERS:
             faults = [
-                made.fault for made in make(place, tier, run_ids[start : start + _BATCH], partial(engine, "polars"))
+                made.fault
+                for made in build_tier(place, tier, run_ids[start : start + _BATCH], partial(engine, "polars"))
             ]
             if any(faults):
                 raise SystemExit(f"a small run failed: {[fault for fault in faults if fault]}")

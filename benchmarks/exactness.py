@@ -91,10 +91,10 @@ def _nanoseconds(microseconds: Decimal | int | None, base: int) -> int | None:
 
 def rows_of(path: Path) -> list[tuple[Any, ...]]:
     """The rows that land from the file, in the order of their ordinals, read back without the lake's own readers."""
-    from assets.bronze import materialise
+    from assets.build.bronze import materialise
     from bronze.limits import Limits
     from lake.landing_zone import LandingZone
-    from lake.places import Place
+    from lake.locations import Location
     from lake.store import Lake
 
     with tempfile.TemporaryDirectory(prefix="teetotal-exactness-") as scratch:
@@ -102,8 +102,8 @@ def rows_of(path: Path) -> list[tuple[Any, ...]]:
         run.mkdir(parents=True)
         shutil.copyfile(path, run / path.name)
         (run / "run.toml").write_text("", "utf-8")
-        lake = Place.of(Path(scratch, "lake"))
-        materialise(Lake(lake), LandingZone(Place.of(run.parent)), "run", Limits())
+        lake = Location.of(Path(scratch, "lake"))
+        materialise(Lake(lake), LandingZone(Location.of(run.parent)), "run", Limits())
         table = pa.table(DeltaTable(str(lake.child("bronze", "trace_events"))).to_pyarrow_table())
     ordered = table.sort_by("ordinal").select(_COLUMNS)
     return list(zip(*(column.to_pylist() for column in ordered.columns), strict=True))

@@ -13,7 +13,7 @@ from benchmarks.growth import SAMPLE
 from benchmarks.inputs import landed
 from benchmarks.measuring import CACHE, ROOT, spread, table, tiers
 
-_COMMAND = "import sys; from pipelines.cli import main; sys.argv[0] = 'teetotal'; main()"
+_COMMAND = "import sys; from pipelines.cli.main import main; sys.argv[0] = 'teetotal'; main()"
 _GOALS = {"--help": 0.3, "show gold.trace_summary": 1.5}
 
 

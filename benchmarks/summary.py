@@ -9,7 +9,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from assets import bronze, gold, silver
+from assets.build import bronze, gold, silver
 from bronze import source_files
 from gold import trace_summary
 from lake.engines import engine

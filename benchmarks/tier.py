@@ -66,10 +66,10 @@ def main() -> None:
 
 def _parts(names: list[str]) -> dict[str, list[Sequence[Table]]]:
     """The tables of each tier that these need, as `teetotal run --to` finds them."""
-    from assets.lineage import needed
-    from assets.making import part
+    from assets.build.lineage import list_required
+    from assets.build.tiers import select_tables
 
-    return {tier: [tables] for tier, tables in part(needed(names)).items()}
+    return {tier: [tables] for tier, tables in select_tables(list_required(names)).items()}
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bronze import cells, copy_rates
+from bronze import copy_rates, csv_columns
 from bronze.csv_records import header_cells
 from bronze.csv_table import CsvTableReader
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from bronze.limits import Limits
 
-MAP = cells.Map("copy_rate_columns.toml")
+MAP = csv_columns.ColumnMap("copy_rate_columns.toml")
 _NEEDED = {"payload_bytes", "bytes_per_second"}
 
 

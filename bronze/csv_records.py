@@ -6,8 +6,8 @@ import csv
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from bronze.careful_cut import Stretch, stretch
 from bronze.lines import Line, as_text
+from bronze.tolerant_parser import UnreadableRange, make_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,38 +32,40 @@ class Record(NamedTuple):
         return not self.data.strip()
 
 
-def records(lines: Iterator[Line | Stretch]) -> Iterator[list[Record] | Stretch]:
+def records(lines: Iterator[Line | UnreadableRange]) -> Iterator[list[Record] | UnreadableRange]:
     """Cells record by record, many at a time; what is no record is a stretch, and the next line is tried."""
     together: list[Line] = []
     size = 0
-    for found in _whole(lines):
-        if isinstance(found, Stretch):
+    for found in _join_quoted_lines(lines):
+        if isinstance(found, UnreadableRange):
             yield found
             continue
         together.append(found)
         size += len(found[1])
         if len(together) >= _RECORDS or size >= MOST_RECORD_BYTES:
-            yield from _parsed(together)
+            yield from _parse_lines(together)
             together, size = [], 0
-    yield from _parsed(together)
+    yield from _parse_lines(together)
 
 
-def _whole(lines: Iterator[Line | Stretch]) -> Iterator[Line | Stretch]:
+def _join_quoted_lines(lines: Iterator[Line | UnreadableRange]) -> Iterator[Line | UnreadableRange]:
     """Lines, those that one quote runs over joined."""
-    waiting: deque[Line | Stretch] = deque()
+    waiting: deque[Line | UnreadableRange] = deque()
     while True:
         line = waiting.popleft() if waiting else next(lines, None)
         if line is None:
             return
-        if isinstance(line, Stretch) or line[1].count(b'"') % 2 == 0:
+        if isinstance(line, UnreadableRange) or line[1].count(b'"') % 2 == 0:
             yield line
             continue
         offset, data = line
-        joined = _closed(data, waiting, lines)
-        yield (offset, joined) if joined is not None else stretch(offset, len(data), _OPEN, data)
+        joined = _close_quote(data, waiting, lines)
+        yield (offset, joined) if joined is not None else make_range(offset, len(data), _OPEN, data)
 
 
-def _closed(data: bytes, waiting: deque[Line | Stretch], lines: Iterator[Line | Stretch]) -> bytes | None:
+def _close_quote(
+    data: bytes, waiting: deque[Line | UnreadableRange], lines: Iterator[Line | UnreadableRange]
+) -> bytes | None:
     """The record with the lines that its open quote runs over; none (and all lines kept) where it does not close."""
     for taken in range(_MOST_LINES):
         if taken == len(waiting):
@@ -72,7 +74,7 @@ def _closed(data: bytes, waiting: deque[Line | Stretch], lines: Iterator[Line | 
                 return None
             waiting.append(line)
         following = waiting[taken]
-        if isinstance(following, Stretch) or len(data) + len(following[1]) > MOST_RECORD_BYTES:
+        if isinstance(following, UnreadableRange) or len(data) + len(following[1]) > MOST_RECORD_BYTES:
             return None
         data = data + b"\n" + following[1]
         if following[1].count(b'"') % 2:
@@ -82,7 +84,7 @@ def _closed(data: bytes, waiting: deque[Line | Stretch], lines: Iterator[Line | 
     return None
 
 
-def _parsed(together: list[Line]) -> Iterator[list[Record] | Stretch]:
+def _parse_lines(together: list[Line]) -> Iterator[list[Record] | UnreadableRange]:
     """Parse lines at once; where one of them is to blame, one by one."""
     texts = [as_text(data) for _, data in together]
     try:
@@ -94,21 +96,21 @@ def _parsed(together: list[Line]) -> Iterator[list[Record] | Stretch]:
         return
     for offset, data in together:
         found = _record(offset, data)
-        yield found if isinstance(found, Stretch) else [found]
+        yield found if isinstance(found, UnreadableRange) else [found]
 
 
-def _record(offset: int, data: bytes) -> Record | Stretch:
+def _record(offset: int, data: bytes) -> Record | UnreadableRange:
     try:
         found = list(csv.reader([as_text(data)]))
     except csv.Error as error:
-        return stretch(offset, len(data), f"it is no CSV record: {error}", data)
+        return make_range(offset, len(data), f"it is no CSV record: {error}", data)
     return Record(offset, data, (found[0] if found else []) or [""])
 
 
-def wrong_width(record: Record, width: int) -> Stretch:
+def describe_width(record: Record, width: int) -> UnreadableRange:
     """A record of more or fewer cells than the header names: which is missing nobody can tell."""
     reason = f"it has {len(record.cells):,} cells where the header names {width:,}"
-    return stretch(record.offset, len(record.data), reason, record.data)
+    return make_range(record.offset, len(record.data), reason, record.data)
 
 
 def header_cells(line: bytes) -> list[str]:

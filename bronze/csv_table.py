@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bronze import cells
-from bronze.careful_cut import Stretch
-from bronze.csv_records import MOST_RECORD_BYTES, records, wrong_width
-from bronze.lines import lines
+from bronze import csv_columns
+from bronze.csv_records import MOST_RECORD_BYTES, describe_width, records
+from bronze.lines import split_lines
 from bronze.records import RecordReader
+from bronze.tolerant_parser import UnreadableRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,17 +22,17 @@ class CsvTableReader(RecordReader):
     """One pass over one CSV; `told` is what every row says beside its cells."""
 
     def __init__(
-        self, table: Table, known: cells.Map, told: dict[str, str], blocks: Iterator[bytes], limits: Limits
+        self, table: Table, known: csv_columns.ColumnMap, told: dict[str, str], blocks: Iterator[bytes], limits: Limits
     ) -> None:
         super().__init__(table)
         self._table, self._map, self._told = table, known, told
-        self._records = records(lines(blocks, min(MOST_RECORD_BYTES, limits.max_event_bytes)))
+        self._records = records(split_lines(blocks, min(MOST_RECORD_BYTES, limits.max_event_bytes)))
         self._header: list[str] | None = None
-        self._places: list[cells.Place] = []
+        self._places: list[csv_columns.ColumnSource] = []
 
     def _read(self) -> Iterator[None]:
         for found in self._records:
-            if isinstance(found, Stretch):
+            if isinstance(found, UnreadableRange):
                 self.report(found)
             else:
                 self._take([record for record in found if self._is_placed(record)])
@@ -47,7 +47,7 @@ class CsvTableReader(RecordReader):
             self._header = [cell.strip() for cell in record.cells]
             self._places = self._map.places(self._header)
         if len(record.cells) != len(self._header):
-            self.report(wrong_width(record, len(self._header)))
+            self.report(describe_width(record, len(self._header)))
             return False
         if [cell.strip() for cell in record.cells] == self._header:
             self.passed_count += 1
@@ -57,7 +57,7 @@ class CsvTableReader(RecordReader):
     def _take(self, found: list[Record]) -> None:
         if not found:
             return
-        columns = cells.columns(self._places, [record.cells for record in found])
+        columns = csv_columns.columns(self._places, [record.cells for record in found])
         columns["offset_bytes"] = [record.offset for record in found]
         columns |= {name: [value] * len(found) for name, value in self._told.items()}
         self.add_columns(self._table, columns, len(found))

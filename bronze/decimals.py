@@ -15,19 +15,19 @@ _FEW_DIGITS = 18
 _MOST_NS = 1 << 62
 
 
-def whole(text: str) -> int | None:
+def parse_integer(text: str) -> int | None:
     """A whole number of 64 bits that would be written just so again; none for anything else."""
     if _WHOLE.fullmatch(text) is None:
         return None
-    return fitting(int(text))
+    return fit_int64(int(text))
 
 
-def fitting(value: object) -> int | None:
+def fit_int64(value: object) -> int | None:
     """A whole number that 64 bits hold; none for anything else, a yes or no among it."""
     return value if isinstance(value, int) and not isinstance(value, bool) and -_LIMIT <= value < _LIMIT else None
 
 
-def scaled(text: str, factor: int) -> tuple[int | None, bool]:
+def scale_decimal(text: str, factor: int) -> tuple[int | None, bool]:
     """A decimal text times a factor as a whole number (halves away from zero), and whether nothing was rounded."""
     if len(text) <= _FEW_DIGITS and text.isascii() and text.isdigit():
         value = int(text) * factor
@@ -38,24 +38,24 @@ def scaled(text: str, factor: int) -> tuple[int | None, bool]:
     if not -_LIMIT <= exact < _LIMIT:
         return None, False
     rounded = exact.to_integral_value(ROUND_HALF_UP, _CONTEXT)
-    found = fitting(int(rounded))
+    found = fit_int64(int(rounded))
     return found, found is not None and rounded == exact
 
 
-def fitting_ns(value: object) -> int | None:
+def fit_nanoseconds(value: object) -> int | None:
     """A whole number of nanoseconds that is a time or a duration within those years; none for anything else."""
-    found = fitting(value)
+    found = fit_int64(value)
     return found if found is not None and -_MOST_NS < found < _MOST_NS else None
 
 
-def nanoseconds(text: str, factor: int) -> tuple[int | None, bool]:
+def parse_nanoseconds(text: str, factor: int) -> tuple[int | None, bool]:
     """A decimal text times a factor as such a time or duration, and whether nothing was rounded."""
-    value, is_exact = scaled(text, factor)
-    found = fitting_ns(value)
+    value, is_exact = scale_decimal(text, factor)
+    found = fit_nanoseconds(value)
     return found, is_exact and found is not None
 
 
-def number(text: str) -> tuple[float | None, bool]:
+def parse_number(text: str) -> tuple[float | None, bool]:
     """The nearest double of a decimal text, and whether the double's own shortest text is that number."""
     if _NUMBER.fullmatch(text) is None:
         return None, False

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from bronze import json_text
-from bronze.careful_cut import Stretch, stretch
-from bronze.csv_records import MOST_CELLS, MOST_RECORD_BYTES, header_cells, records, wrong_width
-from bronze.decimals import fitting_ns, nanoseconds, number, scaled, whole
+from bronze.csv_records import MOST_CELLS, MOST_RECORD_BYTES, describe_width, header_cells, records
+from bronze.decimals import fit_nanoseconds, parse_integer, parse_nanoseconds, parse_number, scale_decimal
 from bronze.device_samples import TABLE
-from bronze.lines import as_text, lines
+from bronze.lines import as_text, split_lines
 from bronze.records import RecordReader
+from bronze.tolerant_parser import UnreadableRange, make_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,12 +70,12 @@ class NvidiaSmiReader(RecordReader):
 
     def __init__(self, blocks: Iterator[bytes], limits: Limits) -> None:
         super().__init__(TABLE)
-        self._records = records(lines(blocks, min(MOST_RECORD_BYTES, limits.max_event_bytes)))
+        self._records = records(split_lines(blocks, min(MOST_RECORD_BYTES, limits.max_event_bytes)))
         self._fields: list[tuple[str, str | None]] | None = None
 
     def _read(self) -> Iterator[None]:
         for found in self._records:
-            if isinstance(found, Stretch):
+            if isinstance(found, UnreadableRange):
                 self.report(found)
                 yield
                 continue
@@ -83,7 +83,7 @@ class NvidiaSmiReader(RecordReader):
                 if record.is_blank or self._begins(record):
                     self.passed_count += 1
                 elif self._fields is None or len(record.cells) != len(self._fields):
-                    self.report(wrong_width(record, len(self._fields or ())))
+                    self.report(describe_width(record, len(self._fields or ())))
                 else:
                     self._take(record, self._fields)
                 yield
@@ -100,7 +100,7 @@ class NvidiaSmiReader(RecordReader):
     def _take(self, record: Record, fields: list[tuple[str, str | None]]) -> None:
         stripped = [cell.strip() for cell in record.cells]
         if any(name == "timestamp" and _is_beyond(cell) for (name, _), cell in zip(fields, stripped, strict=True)):
-            self.report(stretch(record.offset, len(record.data), _BEYOND, record.data))
+            self.report(make_range(record.offset, len(record.data), _BEYOND, record.data))
             return
         told: dict[str, Any] = {"offset_bytes": record.offset, "tool": "nvidia_smi"}
         readings = []
@@ -118,13 +118,13 @@ class NvidiaSmiReader(RecordReader):
 def _identity(column: str, cell: str) -> Any:
     if column == "wall_ns":
         return _wall_ns(cell)
-    return whole(cell) if column == "device_id" else cell or None
+    return parse_integer(cell) if column == "device_id" else cell or None
 
 
 def _is_beyond(cell: str) -> bool:
     """Whether it is a date that no column can hold."""
     moment = _wall_ns(cell)
-    return moment is not None and fitting_ns(moment) is None
+    return moment is not None and fit_nanoseconds(moment) is None
 
 
 def _wall_ns(cell: str) -> int | None:
@@ -147,7 +147,7 @@ def _reading(cell: str, unit: str | None) -> dict[str, Any]:
     found = _CELL.fullmatch(cell)
     if found is None or (unit and found[2] and found[2] != unit):
         return {"unit": unit, "value": cell or None}
-    return {"unit": unit or found[2], "value": found[1], "value_number": number(found[1])[0]}
+    return {"unit": unit or found[2], "value": found[1], "value_number": parse_number(found[1])[0]}
 
 
 # -- DCGM -----------------------------------------------------------------------------------------------------------
@@ -163,11 +163,11 @@ class DcgmReader(RecordReader):
 
     def __init__(self, blocks: Iterator[bytes], limits: Limits) -> None:
         super().__init__(TABLE)
-        self._lines = lines(blocks, min(MOST_RECORD_BYTES, limits.max_event_bytes))
+        self._lines = split_lines(blocks, min(MOST_RECORD_BYTES, limits.max_event_bytes))
 
     def _read(self) -> Iterator[None]:
         for line in self._lines:
-            if isinstance(line, Stretch):
+            if isinstance(line, UnreadableRange):
                 self.report(line)
             elif not line[1].strip() or line[1].startswith(b"#"):
                 self.passed_count += 1
@@ -177,41 +177,41 @@ class DcgmReader(RecordReader):
 
     def _take(self, offset: int, data: bytes) -> None:
         found = _METRIC.fullmatch(as_text(data))
-        labels = {} if found is None else {key: _unescaped(text) for key, text in _LABEL.findall(found[2] or "")}
+        labels = {} if found is None else {key: _unescape(text) for key, text in _LABEL.findall(found[2] or "")}
         if found is None or _LABEL.sub("", found[2] or "").strip():
-            self.report(stretch(offset, len(data), "it is no reading of the DCGM exporter", data))
+            self.report(make_range(offset, len(data), "it is no reading of the DCGM exporter", data))
             return
-        ts_ns = nanoseconds(found[4], 1_000_000)[0] if found[4] else None
+        ts_ns = parse_nanoseconds(found[4], 1_000_000)[0] if found[4] else None
         if found[4] and ts_ns is None:
-            self.report(stretch(offset, len(data), _BEYOND, data))
+            self.report(make_range(offset, len(data), _BEYOND, data))
             return
-        value, reason = number(found[3])[0], _blank(found[3])
+        value, reason = parse_number(found[3])[0], _is_blank_value(found[3])
         self.add(
             TABLE,
             {
                 "offset_bytes": offset,
                 "tool": "dcgm",
                 "ts_ns": ts_ns,
-                "device_id": whole(labels.get("gpu", "")),
+                "device_id": parse_integer(labels.get("gpu", "")),
                 "device_uuid": labels.get("UUID"),
                 "device_name": labels.get("modelName"),
                 "metric": found[1],
                 "value": found[3],
                 "value_number": None if reason else value,
                 "missing_reason": reason,
-                "labels": json_text.compact(labels),
+                "labels": json_text.compact_json(labels),
             },
             len(data) + 128,
         )
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return _ESCAPE.sub(lambda found: "\n" if found[1] == "n" else found[1], text)
 
 
-def _blank(value: str) -> str | None:
+def _is_blank_value(value: str) -> str | None:
     """Why a value stands for none."""
-    exact, is_whole = scaled(value, 1)
+    exact, is_whole = scale_decimal(value, 1)
     if exact is None or not is_whole:
         return None
     why = next((_WHY[exact - blank] for blank in _BLANKS if 0 <= exact - blank < len(_WHY)), None)
@@ -231,11 +231,11 @@ class ConfComputeReader(RecordReader):
 
     def __init__(self, blocks: Iterator[bytes], limits: Limits) -> None:
         super().__init__(TABLE)
-        self._lines = lines(blocks, min(MOST_RECORD_BYTES, limits.max_event_bytes))
+        self._lines = split_lines(blocks, min(MOST_RECORD_BYTES, limits.max_event_bytes))
 
     def _read(self) -> Iterator[None]:
         for line in self._lines:
-            if isinstance(line, Stretch):
+            if isinstance(line, UnreadableRange):
                 self.report(line)
                 yield
                 continue

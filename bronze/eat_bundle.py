@@ -15,11 +15,11 @@ from jwt.utils import base64url_decode, base64url_encode
 
 from bronze import json_text
 from bronze.attestations import TABLE
-from bronze.careful_cut import stretch
-from bronze.collective_json import whole_document
-from bronze.decimals import nanoseconds
+from bronze.collective_json import read_document
+from bronze.decimals import parse_nanoseconds
 from bronze.lines import as_text
 from bronze.records import RecordReader
+from bronze.tolerant_parser import make_range
 from lake.attestation_keys import ALGORITHMS, unique_members
 from lake.errors import EvidenceRejected
 
@@ -70,7 +70,7 @@ class EatBundleReader(RecordReader):
         self._keys = keys
 
     def _read(self) -> Iterator[None]:
-        data = as_text(whole_document(self._blocks, self._most_bytes)).strip()
+        data = as_text(read_document(self._blocks, self._most_bytes)).strip()
         found = [(None, data)] if not data.startswith("[") else list(_tokens(_document(data)))
         if len(found) > _MOST_TOKENS:
             raise EvidenceRejected(f"it is an attestation of {len(found):,} tokens, which no machine has devices for")
@@ -79,11 +79,11 @@ class EatBundleReader(RecordReader):
             if not isinstance(token, str):
                 where = submodule or "overall"
                 self.report(
-                    stretch(
+                    make_range(
                         0,
                         0,
                         f"the token of {where[:160]} is no text",
-                        json_text.written(token).encode("utf-8", "replace"),
+                        json_text.write_json(token).encode("utf-8", "replace"),
                     )
                 )
                 continue
@@ -91,10 +91,10 @@ class EatBundleReader(RecordReader):
                 reason = (
                     f"the token of {(submodule or 'overall')[:160]} is longer than {_MOST_TOKEN_CHARS:,} characters"
                 )
-                self.report(stretch(0, 0, reason, token[:64].encode()))
+                self.report(make_range(0, 0, reason, token[:64].encode()))
                 continue
-            parts = _parted(token)
-            row = _claimed(parts.claims) | self._judged(parts)
+            parts = _split_token(token)
+            row = _select_claims(parts.claims) | self._verify_signature(parts)
             row |= {"submodule": submodule, "header": parts.header_text, "claims": parts.claims_text, "token": token}
             row["is_vouched"] = _is_vouched(vouched, submodule, token)
             if isinstance(parts.claims.get("submods"), dict):
@@ -104,7 +104,7 @@ class EatBundleReader(RecordReader):
             self.add(TABLE, row, 4 * len(token))
             yield
 
-    def _judged(self, token: _Token) -> dict[str, Any]:
+    def _verify_signature(self, token: _Token) -> dict[str, Any]:
         """Who made the signature: a key that was given, none that was given, or nobody."""
         algorithm, key_id = token.header.get("alg"), token.header.get("kid")
         row = {
@@ -129,7 +129,7 @@ class EatBundleReader(RecordReader):
 
 def _document(data: str) -> Any:
     try:
-        return json_text.parsed(data)
+        return json_text.parse_json(data)
     except ValueError as error:
         raise EvidenceRejected(f"it begins as an attestation bundle and is no JSON: {str(error)[:160]}") from error
 
@@ -147,11 +147,11 @@ def _tokens(found: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str | None
         yield "/".join(path) or None, found
 
 
-def _parted(token: str) -> _Token:
+def _split_token(token: str) -> _Token:
     """Take a token apart, and say what makes it no signed token."""
     parts = token.split(".", 4)
-    texts = [_decoded(part) for part in (*parts, "", "")[:2]]
-    header, claims = (json_text.parsed_object(text or "") for text in texts)
+    texts = [_decode(part) for part in (*parts, "", "")[:2]]
+    header, claims = (json_text.parse_object(text or "") for text in texts)
     algorithm = (header or {}).get("alg")
     fault = None
     if len(parts) != 3 or header is None or claims is None:
@@ -181,7 +181,7 @@ def _bytes(part: str) -> bytes | None:
     return data if base64url_encode(data) == part.encode() else None
 
 
-def _decoded(part: str) -> str | None:
+def _decode(part: str) -> str | None:
     data = _bytes(part)
     return None if data is None else as_text(data)
 
@@ -198,10 +198,10 @@ def _ids(row: dict[str, Any]) -> set[str]:
     """What makes a token known again in another run: its nonce, and the id of one that speaks for a whole platform."""
     is_overall = row["submodule"] is None or "is_overall_success" in row
     found = {"nonce": row.get("nonce"), "id": row.get("token_id") if is_overall else None}
-    return {f"{name}:{_shortened(value)}" for name, value in found.items() if value is not None}
+    return {f"{name}:{_shorten(value)}" for name, value in found.items() if value is not None}
 
 
-def _shortened(value: str) -> str:
+def _shorten(value: str) -> str:
     return hashlib.sha256(value.encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -216,7 +216,7 @@ def _is_vouched(submods: dict[str, Any], submodule: str | None, token: str) -> b
     return digest.lower() == hashlib.sha256(token.encode()).hexdigest()
 
 
-def _claimed(claims: dict[str, Any]) -> dict[str, Any]:
+def _select_claims(claims: dict[str, Any]) -> dict[str, Any]:
     """The claims that have a column, by whichever of their names is there."""
     row: dict[str, Any] = {}
     for column, kind, sources in _CLAIMS:
@@ -224,21 +224,21 @@ def _claimed(claims: dict[str, Any]) -> dict[str, Any]:
             value: Any = claims
             for name in path:
                 value = value.get(name) if isinstance(value, dict) else None
-            taken = _typed(kind, value)
+            taken = _convert_claim(kind, value)
             if taken is not None:
                 row[column] = taken
                 break
     return row
 
 
-def _typed(kind: str, value: Any) -> Any:
+def _convert_claim(kind: str, value: Any) -> Any:
     """A claim as its column has it; none where it is of another kind (all claims stand beside it as they are)."""
     if kind == "text":
         if isinstance(value, str):
             return value
-        return None if value is None else json_text.written(value)
+        return None if value is None else json_text.write_json(value)
     if kind == "time":
         is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
-        return nanoseconds(str(value), _SECOND_NS)[0] if is_number else None
+        return parse_nanoseconds(str(value), _SECOND_NS)[0] if is_number else None
     text = str(value).casefold()
     return True if text in _YES else False if text in _NO else None

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from bronze.careful_cut import parsed_length
+from bronze.tolerant_parser import measure_json
 
 if TYPE_CHECKING:
     from bronze.window import Window
@@ -69,7 +69,7 @@ def next_key(window: Window) -> str | None:
 
 def next_value(window: Window, max_bytes: int) -> str | None:
     """The next value as its own text, dropped; none (and nothing dropped) where it is broken or too large."""
-    length = parsed_length(window, max_bytes)
+    length = measure_json(window, max_bytes)
     if length is None:
         return None
     value = window.copy(length).decode("utf-8", "replace")

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bronze import careful_cut
+from bronze import tolerant_parser
 from bronze.kineto_arguments import ARGUMENTS, Argument
 from bronze.trace_events import TABLE
-from lake.connections import in_order
+from lake.connections import open_ordered
 from lake.tables import Kind
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class EventRows:
     """A decoder of one source: it knows the base time, and counts the rows it has given."""
 
     def __init__(self, base_ns: int) -> None:
-        self._connection: duckdb.DuckDBPyConnection = in_order(_AT_ONCE)
+        self._connection: duckdb.DuckDBPyConnection = open_ordered(_AT_ONCE)
         self._parameters: dict[str, object] = {
             "event": json.dumps(_EVENT),
             "common": _structure(_COMMON),
@@ -118,20 +118,23 @@ class EventRows:
         if not len(places):
             kinds = {name: TABLE.arrow_schema.field(name).type for name in (a.column.name for a in _RARE)}
             return {name: pa.nulls(decoded.num_rows, kind) for name, kind in kinds.items()}
-        texts = _whole(decoded.column("args").take(pa.array(places)))
+        texts = _combine_chunks(decoded.column("args").take(pa.array(places)))
         answer = self._ask(_RARE_QUERY, texts, {"rare_arguments": _structure(_RARE)})
         indices = np.full(decoded.num_rows, -1, np.int64)
         indices[places] = np.arange(len(places))
         spread = pa.array(indices, mask=indices < 0)
-        return {name: array.take(spread) for name, array in _arguments(_RARE, _whole(answer.column("rare"))).items()}
+        return {
+            name: array.take(spread)
+            for name, array in _arguments(_RARE, _combine_chunks(answer.column("rare"))).items()
+        }
 
     def rows(
         self, decoded: pa.Table, offsets: npt.NDArray[np.int64], residue: Sequence[str | None] | None
     ) -> pa.RecordBatch:
         """Complete decoded columns to rows of the table, numbered on from the last."""
         count = decoded.num_rows
-        columns = {name: _whole(decoded.column(name)) for name in decoded.column_names[: len(_EVENT)]}
-        columns |= _arguments(_COMMON, _whole(decoded.column("common")))
+        columns = {name: _combine_chunks(decoded.column(name)) for name in decoded.column_names[: len(_EVENT)]}
+        columns |= _arguments(_COMMON, _combine_chunks(decoded.column("common")))
         columns |= self._rare(decoded)
         columns["ordinal"] = pa.array(np.arange(self.count, self.count + count, dtype=np.int64))
         columns["offset_bytes"] = pa.array(offsets)
@@ -142,12 +145,12 @@ class EventRows:
         )
 
 
-def carried_count(decoded: pa.Table) -> int:
+def count_carried_keys(decoded: pa.Table) -> int:
     """How many top-level keys the decoded columns carry, over all rows."""
     return sum(decoded.num_rows - decoded.column(index).null_count for index in range(len(_EVENT)))
 
 
-def carried_counts(decoded: pa.Table) -> npt.NDArray[np.int64]:
+def count_carried_keys_by_row(decoded: pa.Table) -> npt.NDArray[np.int64]:
     """The same for each row."""
     carried = np.zeros(decoded.num_rows, np.int64)
     for index in range(len(_EVENT)):
@@ -161,7 +164,7 @@ def exact_times(decoded: pa.Table, texts: Sequence[str], base_ns: int) -> pa.Tab
         times = decoded.column(column).to_pylist()
         unknown = [index for index, time in enumerate(times) if time is None]
         for index in unknown:
-            times[index] = _nanoseconds(careful_cut.numbers(texts[index]).get(key), base)
+            times[index] = _nanoseconds(tolerant_parser.list_numbers(texts[index]).get(key), base)
         if unknown:
             place = decoded.column_names.index(column)
             decoded = decoded.set_column(place, column, pa.array(times, pa.int64()))
@@ -203,5 +206,5 @@ def _arguments(arguments: Iterable[Argument], fields: pa.StructArray) -> dict[st
     }
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

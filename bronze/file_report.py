@@ -64,13 +64,13 @@ class FileReport:
     @property
     def world_size(self) -> int | None:
         """Ranks of the job, as the trace says."""
-        return whole(self._distributed.get("world_size")) or None
+        return parse_count(self._distributed.get("world_size")) or None
 
     @property
     def backend(self) -> str | None:
         """Collective backend, as the trace says."""
         backend = self._distributed.get("backend")
-        return plain(backend)
+        return storable_text(backend)
 
     @property
     def gpu(self) -> str | None:
@@ -78,7 +78,7 @@ class FileReport:
         devices = self.envelope.get("deviceProperties")
         first = devices[0] if isinstance(devices, list) and devices else None
         name = first.get("name") if isinstance(first, dict) else None
-        return plain(name)
+        return storable_text(name)
 
     @property
     def identity(self) -> list[str]:
@@ -92,7 +92,7 @@ class FileReport:
 
     def rank_itself(self) -> None:
         """Take the rank that the trace gives, else that of the file's name."""
-        rank = whole(self._distributed.get("rank")) if self.is_trace else None
+        rank = parse_count(self._distributed.get("rank")) if self.is_trace else None
         if rank is not None:
             self.rank, self.rank_source = rank, "trace"
             return
@@ -101,7 +101,7 @@ class FileReport:
             self.rank, self.rank_source = int(named[1]), "file_name"
 
 
-def settled(reports: list[FileReport]) -> list[FileReport]:
+def settle_reports(reports: list[FileReport]) -> list[FileReport]:
     """Decide what needs all files: which of equal files is kept, and the rank of those that do not say it."""
     reports.sort(key=lambda report: report.name)
     by_content: dict[str, list[FileReport]] = {}
@@ -134,12 +134,12 @@ def settled(reports: list[FileReport]) -> list[FileReport]:
     return sorted(settled, key=lambda report: report.name)
 
 
-def plain(value: object) -> str | None:
+def storable_text(value: object) -> str | None:
     """A text that can be stored; none where it is no text."""
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else None
 
 
-def whole(value: object) -> int | None:
+def parse_count(value: object) -> int | None:
     """A count or a rank as a source may write it: a number, or a text of digits."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10:
         value = int(value)

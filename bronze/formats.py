@@ -64,7 +64,7 @@ class Format:
     reader: Callable[[Iterator[bytes], Limits, AttestationKeys], RecordReader] | None = None
 
 
-def _whatever_the_keys(
+def _ignore_keys(
     reader: Callable[[Iterator[bytes], Limits], RecordReader],
 ) -> Callable[[Iterator[bytes], Limits, AttestationKeys], RecordReader]:
     return lambda blocks, limits, _keys: reader(blocks, limits)
@@ -77,7 +77,7 @@ JOB_LOG = Format(
     "job_log",
     job_log.is_job_log,
     ("training_log", "collective_records"),
-    _whatever_the_keys(job_log.JobLogReader),
+    _ignore_keys(job_log.JobLogReader),
 )
 FORMATS = (
     SQLITE,
@@ -86,38 +86,36 @@ FORMATS = (
         "nccl_inspector",
         collective_json.is_inspector,
         ("collective_records",),
-        _whatever_the_keys(collective_json.InspectorReader),
+        _ignore_keys(collective_json.InspectorReader),
     ),
     Format(
         "nccl_tests",
         collective_json.is_nccl_tests,
         ("collective_records",),
-        _whatever_the_keys(collective_json.NcclTestsReader),
+        _ignore_keys(collective_json.NcclTestsReader),
     ),
-    Format("nsys_csv", nsys_csv.is_nsys, ("nsys_events",), _whatever_the_keys(nsys_csv.NsysCsvReader)),
-    Format(
-        "training_csv", training_csv.is_training, ("training_log",), _whatever_the_keys(training_csv.TrainingCsvReader)
-    ),
-    Format("copy_rate_csv", copy_rate_csv.is_sweep, ("copy_rates",), _whatever_the_keys(copy_rate_csv.CopyRateReader)),
+    Format("nsys_csv", nsys_csv.is_nsys, ("nsys_events",), _ignore_keys(nsys_csv.NsysCsvReader)),
+    Format("training_csv", training_csv.is_training, ("training_log",), _ignore_keys(training_csv.TrainingCsvReader)),
+    Format("copy_rate_csv", copy_rate_csv.is_sweep, ("copy_rates",), _ignore_keys(copy_rate_csv.CopyRateReader)),
     Format(
         "nvidia_smi",
         device_readings.is_nvidia_smi,
         ("device_samples",),
-        _whatever_the_keys(device_readings.NvidiaSmiReader),
+        _ignore_keys(device_readings.NvidiaSmiReader),
     ),
-    Format("dcgm", device_readings.is_dcgm, ("device_samples",), _whatever_the_keys(device_readings.DcgmReader)),
+    Format("dcgm", device_readings.is_dcgm, ("device_samples",), _ignore_keys(device_readings.DcgmReader)),
     JOB_LOG,
     Format(
         "conf_compute",
         device_readings.is_conf_compute,
         ("device_samples",),
-        _whatever_the_keys(device_readings.ConfComputeReader),
+        _ignore_keys(device_readings.ConfComputeReader),
     ),
 )
 NAMES = (TRACE, *(known.name for known in FORMATS), "unknown")
 
 
-def recognised(head: bytes, again: Callable[[], Iterator[bytes]]) -> Format | None:
+def recognise_format(head: bytes, again: Callable[[], Iterator[bytes]]) -> Format | None:
     """The format of a source by its first bytes; a job's output is looked through, as its first mark may come late."""
     if is_trace(head):
         return None
@@ -132,7 +130,7 @@ def is_trace(head: bytes) -> bool:
     return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and b'"traceEvents"' in head
 
 
-def stranger(head: bytes) -> str | None:
+def describe_unknown(head: bytes) -> str | None:
     """What can be said of a table in a format that no reader knows; none where it is no table."""
     first = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0]
     header = [] if first.lstrip().startswith((b"{", b"[")) or b"\x00" in first else header_cells(first.strip())

@@ -78,7 +78,7 @@ class Inflated:
             held += block
         blocks = itertools.chain((held,), self._blocks)
         packing = next((known for known in (_GZIP, _ZSTD) if held.startswith(known.magic)), None)
-        for block in blocks if packing is None else self._unpack(packing, self._counted(blocks)):
+        for block in blocks if packing is None else self._unpack(packing, self._count_blocks(blocks)):
             self.total_bytes += len(block)
             if self.total_bytes > self._limits.max_inflated_bytes:
                 raise EvidenceRejected(
@@ -86,11 +86,11 @@ class Inflated:
                     "raise TEETOTAL_MAX_INFLATED_BYTES if you trust it, and run with --full",
                 )
             if packing is not None:
-                self._hold_ratio()
+                self._require_ratio()
             if block:
                 yield block
 
-    def _hold_ratio(self) -> None:
+    def _require_ratio(self) -> None:
         """Refuse what inflates to more than telemetry does; a small file may be anything."""
         most = self._limits.max_inflation_ratio
         if self.total_bytes > max(_ANY_RATIO_BYTES, most * self._packed_bytes):
@@ -100,7 +100,7 @@ class Inflated:
                 "raise TEETOTAL_MAX_INFLATION_RATIO if you trust it, and run with --full",
             )
 
-    def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    def _count_blocks(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         for block in blocks:
             self._packed_bytes += len(block)
             yield block
@@ -126,12 +126,12 @@ class Inflated:
         except packing.error as error:
             self.fault = f"the {packing.name} stream is damaged: {error}"
             if packing is _GZIP and self._again is not None:
-                yield from self._saved(self._again())
+                yield from self._salvage(self._again())
             return
         if not stream.eof:
             self.fault = f"the {packing.name} stream is cut short"
 
-    def _saved(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    def _salvage(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """What a damaged gzip stream holds beyond what has been given already.
 
         A decompressor that meets an error keeps what it had made in that call to itself. So this one is asked for a few

@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from bronze import collective_records, json_text, training_log
-from bronze.careful_cut import Stretch, stretch
-from bronze.decimals import fitting, nanoseconds, number, whole
-from bronze.lines import as_text, lines
+from bronze.decimals import fit_int64, parse_integer, parse_nanoseconds, parse_number
+from bronze.lines import as_text, split_lines
 from bronze.records import RecordReader
+from bronze.tolerant_parser import UnreadableRange, make_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,12 +66,12 @@ class JobLogReader(RecordReader):
 
     def __init__(self, blocks: Iterator[bytes], limits: Limits) -> None:
         super().__init__(training_log.TABLE, collective_records.TABLE)
-        self._lines = lines(blocks, min(_MOST_LINE_BYTES, limits.max_event_bytes))
+        self._lines = split_lines(blocks, min(_MOST_LINE_BYTES, limits.max_event_bytes))
         self._is_tests = False
 
     def _read(self) -> Iterator[None]:
         for line in self._lines:
-            if isinstance(line, Stretch):
+            if isinstance(line, UnreadableRange):
                 self.report(line)
             else:
                 offset, data = line
@@ -95,26 +95,26 @@ class JobLogReader(RecordReader):
 
     def _mllog(self, offset: int, data: bytes) -> None:
         before, _, text = as_text(data).partition(MLLOG.decode())
-        said = json_text.parsed_object(text)
+        said = json_text.parse_object(text)
         if said is None:
-            self.report(stretch(offset, len(data), "what follows :::MLLOG is no JSON object", data))
+            self.report(make_range(offset, len(data), "what follows :::MLLOG is no JSON object", data))
             return
         left = dict(said)
         row: dict[str, Any] = {"offset_bytes": offset, "record": "mllog"}
-        row["ts_ns"] = _moved(left, "time_ms", _MS_NS)
+        row["ts_ns"] = _pop_time(left, "time_ms", _MS_NS)
         for key, column in (("namespace", "namespace"), ("event_type", "event_type"), ("key", "record_key")):
             if isinstance(left.get(key), str):
                 row[column] = left.pop(key)
         value = left.pop("value", None)
         if value is not None:
-            row["record_value"] = value if isinstance(value, str) else json_text.written(value)
+            row["record_value"] = value if isinstance(value, str) else json_text.write_json(value)
         metadata = left.get("metadata")
         if isinstance(metadata, dict):
-            row["epoch_number"] = fitting(metadata.get("epoch_num", metadata.get("first_epoch_num")))
-            row["step_number"] = fitting(metadata.get("step_num", metadata.get("step")))
+            row["epoch_number"] = fit_int64(metadata.get("epoch_num", metadata.get("first_epoch_num")))
+            row["step_number"] = fit_int64(metadata.get("step_num", metadata.get("step")))
         row["samples_per_second"] = _rate(row.get("record_key"), value)
         left |= {"prefix": before} if before.strip() else {}
-        row["args"] = json_text.compact(left)
+        row["args"] = json_text.compact_json(left)
         self.add(training_log.TABLE, row, len(data))
 
     # -- collectives ------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class JobLogReader(RecordReader):
         if row is None:
             if " opCount " in message or " Bytes -> Algo " in message:
                 self.report(
-                    stretch(offset, len(data), "it is a line of NCCL on a collective that cannot be read", data)
+                    make_range(offset, len(data), "it is a line of NCCL on a collective that cannot be read", data)
                 )
             else:
                 self.passed_count += 1
@@ -135,7 +135,7 @@ class JobLogReader(RecordReader):
         who = _WHO.search(before[-_WHO_LENGTH:])
         if who is not None:
             row |= {"host": who["host"], "process_id": who["process"], "thread_id": who["thread"]}
-            row["device_id"] = whole(who["device"])
+            row["device_id"] = parse_integer(who["device"])
         row["offset_bytes"] = offset
         self.add(collective_records.TABLE, row, len(data) + 256)
 
@@ -143,7 +143,7 @@ class JobLogReader(RecordReader):
         """One line of nccl-tests' table: times are microseconds, as its header says."""
         parts = as_text(data).split()
         row: dict[str, Any] = {"offset_bytes": offset, "record": "nccl_tests"}
-        row |= dict(zip(("payload_bytes", "elements_count"), map(whole, parts), strict=False))
+        row |= dict(zip(("payload_bytes", "elements_count"), map(parse_integer, parts), strict=False))
         row["dtype"] = parts[2]
         # Reduction and root are there or not, as the collective has them; the measured half begins with the time.
         measured = parts[3:]
@@ -152,15 +152,15 @@ class JobLogReader(RecordReader):
         if measured and len(measured) % 4 == 1:
             row["root"] = measured.pop(0)
         if len(measured) not in {4, 8}:
-            self.report(stretch(offset, len(data), "it is a line of nccl-tests with an odd number of columns", data))
+            self.report(make_range(offset, len(data), "it is a line of nccl-tests with an odd number of columns", data))
             return
         out, inside = measured[:4], measured[4:]
-        row["duration_ns"] = nanoseconds(out[0], _MICROSECOND_NS)[0]
-        row["in_place_duration_ns"] = nanoseconds(inside[0], _MICROSECOND_NS)[0] if inside else None
+        row["duration_ns"] = parse_nanoseconds(out[0], _MICROSECOND_NS)[0]
+        row["in_place_duration_ns"] = parse_nanoseconds(inside[0], _MICROSECOND_NS)[0] if inside else None
         names = ("time_us", "algbw_gbs", "busbw_gbs", "wrong")
         args: dict[str, Any] = {"out_of_place": dict(zip(names, out, strict=True))}
         args |= {"in_place": dict(zip(names, inside, strict=True))} if inside else {}
-        row["args"] = json_text.compact(args)
+        row["args"] = json_text.compact_json(args)
         self.add(collective_records.TABLE, row, len(data) + 256)
 
 
@@ -174,29 +174,29 @@ def _statement(message: str) -> dict[str, Any] | None:
         return {
             "record": "nccl_log_collective",
             "collective_name": called["name"],
-            "collective_sequence": fitting(int(called["sequence"], 16)),
-            "elements_count": whole(rest.pop("count", "")),
+            "collective_sequence": fit_int64(int(called["sequence"], 16)),
+            "elements_count": parse_integer(rest.pop("count", "")),
             "dtype": rest.pop("datatype", None),
             "reduction": rest.pop("op", None),
             "root": rest.pop("root", None),
             "communicator_id": rest.pop("comm", None),
-            "group_size": whole(rest.pop("nranks", "")),
-            "args": json_text.compact({"opCount": called["sequence"], **rest}),
+            "group_size": parse_integer(rest.pop("nranks", "")),
+            "args": json_text.compact_json({"opCount": called["sequence"], **rest}),
         }
     tuned = _TUNED.fullmatch(message)
     if tuned is not None:
         return {
             "record": "nccl_log_tuning",
             "collective_name": tuned["name"],
-            "payload_bytes": whole(tuned["size"]),
+            "payload_bytes": parse_integer(tuned["size"]),
             "algorithm": tuned["algorithm"],
             "protocol": tuned["protocol"],
-            "args": json_text.compact({"text": tuned["rest"].strip()} if tuned["rest"].strip() else {}),
+            "args": json_text.compact_json({"text": tuned["rest"].strip()} if tuned["rest"].strip() else {}),
         }
     mode = _MODE.fullmatch(message)
     if mode is None:
         return None
-    return {"record": "nccl_log_cc", "cc_state": mode["state"], "args": json_text.compact({"text": message})}
+    return {"record": "nccl_log_cc", "cc_state": mode["state"], "args": json_text.compact_json({"text": message})}
 
 
 def _rate(key: str | None, value: object) -> float | None:
@@ -204,15 +204,15 @@ def _rate(key: str | None, value: object) -> float | None:
     said = value.get("throughput") if key == "tracked_stats" and isinstance(value, dict) else None
     said = value if key == "throughput" else said
     is_number = isinstance(said, int | Decimal) and not isinstance(said, bool)
-    return number(str(said))[0] if is_number else None
+    return parse_number(str(said))[0] if is_number else None
 
 
-def _moved(left: dict[str, Any], key: str, factor: int) -> int | None:
+def _pop_time(left: dict[str, Any], key: str, factor: int) -> int | None:
     """A time out of what is left, if it is exact; anything else stays there."""
     value = left.get(key)
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
-    found, is_exact = nanoseconds(str(value), factor)
+    found, is_exact = parse_nanoseconds(str(value), factor)
     if is_exact:
         del left[key]
     return found

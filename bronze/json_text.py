@@ -9,7 +9,7 @@ from typing import Any
 _MOST_DEPTH = 100
 
 
-def parsed(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """The value of a JSON text; raises ValueError for anything else, however deep or long it is."""
     try:
         found = json.loads(text, parse_float=Decimal, parse_constant=str, object_pairs_hook=_object)
@@ -23,30 +23,32 @@ def parsed(text: str) -> Any:
     raise ValueError("it is nested too deeply")
 
 
-def parsed_object(text: str) -> dict[str, Any] | None:
+def parse_object(text: str) -> dict[str, Any] | None:
     """An object; none for anything else."""
     try:
-        found = parsed(text)
+        found = parse_json(text)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
 
 
-def compact(members: dict[str, Any]) -> str | None:
+def compact_json(members: dict[str, Any]) -> str | None:
     """Members as compact JSON text, decimals with the digits that they came with; none where there are none."""
-    return written(members) if members else None
+    return write_json(members) if members else None
 
 
-def written(value: Any) -> str:
+def write_json(value: Any) -> str:
     """A value as compact JSON text."""
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, dict):
         return (
-            "{" + ",".join(f"{json.dumps(str(key), ensure_ascii=False)}:{written(v)}" for key, v in value.items()) + "}"
+            "{"
+            + ",".join(f"{json.dumps(str(key), ensure_ascii=False)}:{write_json(v)}" for key, v in value.items())
+            + "}"
         )
     if isinstance(value, list | tuple):
-        return "[" + ",".join(map(written, value)) + "]"
+        return "[" + ",".join(map(write_json, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 

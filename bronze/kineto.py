@@ -14,20 +14,20 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from bronze import careful_cut, fast_cut
+from bronze import fast_parser, tolerant_parser
 from bronze.envelope import Envelope, next_key, next_value, skip_value
-from bronze.event_rows import KEYS, EventRows, carried_counts, exact_times
+from bronze.event_rows import KEYS, EventRows, count_carried_keys_by_row, exact_times
 from bronze.window import BETWEEN, Window
 from lake.errors import EvidenceRejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bronze.careful_cut import Piece, Stretch
     from bronze.limits import Limits
+    from bronze.tolerant_parser import EventText, UnreadableRange
 
 _BEFORE = re.compile(rb"\xef\xbb\xbf[ \t\r\n]*|[ \t\r\n]*")
-_EVENT_OR_NONE = re.compile(rb"\]|\{\s*\}|" + careful_cut.EVENT_BEGINS)
+_EVENT_OR_NONE = re.compile(rb"\]|\{\s*\}|" + tolerant_parser.EVENT_BEGINS)
 _MORE = re.compile(rb'[ \t\r\n]*,?[ \t\r\n]*\{[ \t\r\n]*"')
 _AFTER = re.compile(rb"[ \t\r\n\x00]*")
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -61,7 +61,7 @@ class KinetoReader:
         self._base_behind = base_behind
         self._base_known_ns = base_ns
         self._rows: EventRows | None = None
-        self._unreadable: list[Stretch] = []
+        self._unreadable: list[UnreadableRange] = []
         self._array_seen = False
         self.envelope = Envelope()
         self.base_used_ns = 0
@@ -90,7 +90,7 @@ class KinetoReader:
         """Say that the bytes themselves ended early or damaged."""
         self._missing(reason)
 
-    def take_unreadable(self) -> list[Stretch]:
+    def take_unreadable(self) -> list[UnreadableRange]:
         """The unreadable stretches since the last call."""
         taken, self._unreadable = self._unreadable, []
         return taken
@@ -121,8 +121,8 @@ class KinetoReader:
     def _begins_with_an_event(self) -> bool:
         """Whether a bare array is one of events: many other things begin with a bracket."""
         self._window.skip(BETWEEN)
-        length = careful_cut.parsed_length(self._window, self._limits.max_event_bytes)
-        first = careful_cut.numbers(self._window.copy(length or 0).decode("utf-8", "replace"))
+        length = tolerant_parser.measure_json(self._window, self._limits.max_event_bytes)
+        first = tolerant_parser.list_numbers(self._window.copy(length or 0).decode("utf-8", "replace"))
         return not KEYS.isdisjoint(first) or self._window.match(_EVENT_OR_NONE) is not None
 
     def _first_bytes(self) -> str:
@@ -140,7 +140,7 @@ class KinetoReader:
                 if not byte and self._array_seen:
                     self._missing("the file ends before its outer object does")
                 return False
-            start, beginning = window.offset, window.copy(careful_cut.BEGINNING_BYTES)
+            start, beginning = window.offset, window.copy(tolerant_parser.BEGINNING_BYTES)
             key = next_key(window)
             if key == "traceEvents" and window.copy(1) == b"[":
                 window.drop(1)
@@ -149,7 +149,7 @@ class KinetoReader:
             if key is not None and self._keep(start, key):
                 continue
             if self._array_seen:
-                self._report(careful_cut.stretch(start, window.offset - start, _BEHIND, beginning))
+                self._report(tolerant_parser.make_range(start, window.offset - start, _BEHIND, beginning))
                 return False
             return self._find_array()
 
@@ -160,14 +160,14 @@ class KinetoReader:
         if value is not None:
             if not self.envelope.keep(key, value):
                 reason = f"the member {key[:80]!r} of the document is too large to be kept"
-                self._report(careful_cut.stretch(start, window.offset - start, reason, value.encode()))
+                self._report(tolerant_parser.make_range(start, window.offset - start, reason, value.encode()))
             return True
         if len(window) < self._limits.max_event_bytes:
             return False
-        beginning = window.copy(careful_cut.BEGINNING_BYTES)
+        beginning = window.copy(tolerant_parser.BEGINNING_BYTES)
         skip_value(window)
         reason = f"the member {key[:80]!r} of the document is too large to be kept"
-        self._report(careful_cut.stretch(start, window.offset - start, reason, beginning))
+        self._report(tolerant_parser.make_range(start, window.offset - start, reason, beginning))
         return True
 
     def _find_array(self) -> bool:
@@ -177,9 +177,9 @@ class KinetoReader:
         found = window.search(_ARRAY)
         if found is None:
             return False
-        beginning = window.copy(careful_cut.BEGINNING_BYTES)
+        beginning = window.copy(tolerant_parser.BEGINNING_BYTES)
         reason = "what stands before the traceEvents array is not JSON"
-        self._report(careful_cut.stretch(window.offset, found[1], reason, beginning))
+        self._report(tolerant_parser.make_range(window.offset, found[1], reason, beginning))
         window.drop(found[1])
         self._array_seen = True
         return True
@@ -189,12 +189,12 @@ class KinetoReader:
         window = self._window
         if not window.skip(_AFTER):
             return
-        offset, first, length = window.offset, window.copy(careful_cut.BEGINNING_BYTES), 0
+        offset, first, length = window.offset, window.copy(tolerant_parser.BEGINNING_BYTES), 0
         while len(window):
             length += len(window)
             window.drop(len(window))
             window.fill(1)
-        self._report(careful_cut.stretch(offset, length, _BEHIND, first))
+        self._report(tolerant_parser.make_range(offset, length, _BEHIND, first))
         self.is_complete = False
 
     # -- the events --------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class KinetoReader:
             self._rows = EventRows(self.base_used_ns)
         rows = self._rows
         while True:
-            parted = careful_cut.parting(window)
+            parted = tolerant_parser.find_separator(window)
             while True:
                 window.fill(self._limits.shard_bytes)
                 cut = -1 if parted is None else window.last(b"}" + parted + b"{", self._limits.shard_bytes)
@@ -216,7 +216,7 @@ class KinetoReader:
                 window.drop(cut + 1)
                 yield batch
             # One event is left, or the layout changed, or something in this shard is not as it should be.
-            pieces, has_ended = careful_cut.cut(
+            pieces, has_ended = tolerant_parser.cut_events(
                 window,
                 until=cut + 1 if cut > 0 else _LOOKAHEAD_BYTES,
                 lookahead_bytes=_LOOKAHEAD_BYTES,
@@ -235,7 +235,7 @@ class KinetoReader:
         window.drop(len(byte))
         window.fill(4096)
         if byte and window.match(_MORE) is not None:
-            self._report(careful_cut.stretch(offset, 1, "it is a bracket between two events", byte))
+            self._report(tolerant_parser.make_range(offset, 1, "it is a bracket between two events", byte))
             return True
         if not byte:
             self._missing("the file ends before its traceEvents array does")
@@ -254,13 +254,13 @@ class KinetoReader:
 
     def _fast(self, rows: EventRows, length: int, parted: bytes) -> pa.RecordBatch | None:
         """The rows of the next bytes by the fast cut, if every key in them is found again."""
-        return fast_cut.rows_of(self._window, rows, length, parted)
+        return fast_parser.parse_shard(self._window, rows, length, parted)
 
-    def _careful(self, rows: EventRows, pieces: list[Piece | Stretch]) -> pa.RecordBatch | None:
+    def _careful(self, rows: EventRows, pieces: list[EventText | UnreadableRange]) -> pa.RecordBatch | None:
         """Decode what the careful cut gave; an event that the decoder refuses after all is unreadable."""
         events = []
         for piece in pieces:
-            if isinstance(piece, careful_cut.Piece):
+            if isinstance(piece, tolerant_parser.EventText):
                 events.append(piece)
             else:
                 self._report(piece)
@@ -273,12 +273,12 @@ class KinetoReader:
         keys = rows.keys_count(pa.array([piece.text for piece in kept], pa.string()))
         residue = [
             piece.source if piece.is_repaired or is_short else None
-            for piece, is_short in zip(kept, (carried_counts(table) != keys).tolist(), strict=True)
+            for piece, is_short in zip(kept, (count_carried_keys_by_row(table) != keys).tolist(), strict=True)
         ]
         self.residue_count += sum(text is not None for text in residue)
         return rows.rows(table, np.array([piece.offset for piece in kept], np.int64), residue)
 
-    def _decode_or_report(self, rows: EventRows, events: list[Piece]) -> Iterator[tuple[pa.Table, list[Piece]]]:
+    def _decode_or_report(self, rows: EventRows, events: list[EventText]) -> Iterator[tuple[pa.Table, list[EventText]]]:
         """Decode together; where that fails, halve, until the event that is to blame stands alone."""
         if not events:
             return
@@ -291,17 +291,17 @@ class KinetoReader:
                 yield from self._decode_or_report(rows, events[middle:])
                 return
             piece = events[0]
-            mended = None if piece.text != piece.source and piece.is_repaired else careful_cut.mended(piece)
+            mended = None if piece.text != piece.source and piece.is_repaired else tolerant_parser.repair_event(piece)
             if mended is not None:
                 yield from self._decode_or_report(rows, [mended])
                 return
             reason = f"it is no JSON event: {str(error).splitlines()[0][:200]}"
             source = piece.source.encode("utf-8", "surrogatepass")
-            self._report(careful_cut.stretch(piece.offset, piece.length, reason, source))
+            self._report(tolerant_parser.make_range(piece.offset, piece.length, reason, source))
 
     # -- what could not be read --------------------------------------------------------------------------
 
-    def _report(self, found: Stretch) -> None:
+    def _report(self, found: UnreadableRange) -> None:
         last = self._unreadable[-1] if self._unreadable else None
         if (
             last is not None
@@ -309,13 +309,13 @@ class KinetoReader:
             and last.offset + last.length == found.offset
             and found.length
         ):
-            self._unreadable[-1] = careful_cut.joined(last, found)
+            self._unreadable[-1] = tolerant_parser.join_ranges(last, found)
             return
         self._unreadable.append(found)
         self.unreadable_count += 1
 
     def _missing(self, reason: str) -> None:
         """Something should follow here, and does not."""
-        self._report(careful_cut.stretch(self._window.offset, 0, reason, b""))
+        self._report(tolerant_parser.make_range(self._window.offset, 0, reason, b""))
         self._is_cut_short = True
         self.is_complete = False

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from bronze import attestations, formats, kineto_arguments, runs, source_files, trace_events, unreadable
 from bronze.envelope import Envelope
-from bronze.file_report import FileReport, settled
+from bronze.file_report import FileReport, settle_reports
 from bronze.inflate import Inflated
 from bronze.kineto import KinetoReader, NotATrace
 from bronze.manifest import parse
-from bronze.read_file import Desk, Fetched, Progress, Sink, read_file
+from bronze.read_file import Fetched, Progress, ReadContext, Sink, read_file
 from lake.attestation_keys import NO_KEYS, AttestationKeys
 from lake.errors import EvidenceRejected, naming
 from lake.identity import MANIFEST
@@ -89,7 +89,7 @@ async def land_run(
 ) -> Landed:
     """Land all files of a run; a file that cannot be read is reported, and the others go on."""
     parse(manifest, f"{run_id}/{MANIFEST}")  # a broken one is refused before anything is read
-    desk = Desk(sinks, limits, progress, keys)
+    desk = ReadContext(sinks, limits, progress, keys)
     budget = _Budget(limits.bytes_in_flight)
     claimed: set[str] = set()
     with ThreadPoolExecutor(limits.workers, thread_name_prefix="land") as pool:
@@ -119,13 +119,13 @@ async def land_run(
                 landing = [tasks.create_task(land(source)) for source in sources]
         except ExceptionGroup as group:
             raise group.exceptions[0] from None  # one reason is enough to say what to do
-    return landed(run_id, manifest, [task.result() for task in landing], keys)
+    return settle_landing(run_id, manifest, [task.result() for task in landing], keys)
 
 
-def landed(run_id: str, manifest: bytes, reports: list[FileReport], keys: AttestationKeys = NO_KEYS) -> Landed:
+def settle_landing(run_id: str, manifest: bytes, reports: list[FileReport], keys: AttestationKeys = NO_KEYS) -> Landed:
     """What a run has landed, once every file of it was read: what needs all files is decided, and units get names."""
     claims = parse(manifest, f"{run_id}/{MANIFEST}")
-    reports = settled(reports)
+    reports = settle_reports(reports)
     for report in reports:
         if report.events is not None:
             report.events.finish(rank=report.rank, source_sha256=report.sha256)
@@ -146,7 +146,7 @@ def landed(run_id: str, manifest: bytes, reports: list[FileReport], keys: Attest
     )
 
 
-def seen(manifest_etag: str, listing: Sequence[tuple[str, str]], keys: AttestationKeys = NO_KEYS) -> str:
+def mark_landing(manifest_etag: str, listing: Sequence[tuple[str, str]], keys: AttestationKeys = NO_KEYS) -> str:
     """A cheap mark of a landing directory and the given keys: while it is unchanged, nothing needs to be read."""
     return _digest([version(), manifest_etag, sorted(listing), keys.sha256])
 

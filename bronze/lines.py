@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bronze.careful_cut import BEGINNING_BYTES, Stretch, printable, stretch
+from bronze.tolerant_parser import BEGINNING_BYTES, UnreadableRange, make_printable, make_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,7 +13,7 @@ Line = tuple[int, bytes]
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def lines(blocks: Iterator[bytes], most_bytes: int) -> Iterator[Line | Stretch]:
+def split_lines(blocks: Iterator[bytes], most_bytes: int) -> Iterator[Line | UnreadableRange]:
     """The lines of a source without their ends; one longer than `most_bytes` is a stretch that nobody read."""
     offset, rest, begins, passed = 0, b"", b"", 0
     for block in blocks:
@@ -41,10 +41,10 @@ def _line(offset: int, line: bytes) -> Line:
     return offset, line.removesuffix(b"\r")
 
 
-def _too_long(offset: int, length: int, most_bytes: int, begins: bytes) -> Stretch:
-    return stretch(offset, length, f"the line is longer than {most_bytes:,} bytes", begins)
+def _too_long(offset: int, length: int, most_bytes: int, begins: bytes) -> UnreadableRange:
+    return make_range(offset, length, f"the line is longer than {most_bytes:,} bytes", begins)
 
 
 def as_text(line: bytes) -> str:
     """A line as text; bytes that are no UTF-8 are escaped."""
-    return printable(line)
+    return make_printable(line)

@@ -25,55 +25,51 @@ REGIMES = (
 CC_MODES = ("off", "on", "devtools")
 
 
-def _claim(name: str, kind: Kind, meaning: str, **rules: Any) -> Column:
+def _declare_claim(name: str, kind: Kind, meaning: str, **rules: Any) -> Column:
     return Column(name, kind, meaning, nullable=True, **rules)
 
 
 CLAIMS = (
-    _claim("regime", Kind.TEXT, "How links are secured; results are never averaged over it.", one_of=REGIMES),
-    _claim("cc_mode", Kind.TEXT, "Confidential-computing mode of the GPU.", one_of=CC_MODES),
-    _claim("model", Kind.TEXT, "Model that was trained."),
-    _claim("parameters_count", Kind.INT64, "Trainable parameters.", minimum=1),
-    _claim("dtype", Kind.TEXT, "Number format of the training step."),
-    _claim("batch_size", Kind.INT64, "Samples per rank and step.", minimum=1),
-    _claim("sequence_length", Kind.INT64, "Tokens per sample.", minimum=1),
-    _claim("world_size", Kind.INT64, "Ranks of the job.", minimum=1),
-    _claim("nodes_count", Kind.INT64, "Hosts of the job.", minimum=1),
-    _claim("parallelism", Kind.TEXT, "How the work is split over ranks, for example ddp."),
-    _claim("backend", Kind.TEXT, "Collective backend, for example nccl or gloo."),
-    _claim("bucket_cap_mib", Kind.FLOAT64, "Cap of a gradient bucket in MiB.", minimum=0),
-    _claim("gpu", Kind.TEXT, "GPU model."),
-    _claim("driver_version", Kind.TEXT, "GPU driver."),
-    _claim("cuda_version", Kind.TEXT, "CUDA runtime."),
-    _claim("torch_version", Kind.TEXT, "PyTorch."),
-    _claim("nccl_version", Kind.TEXT, "NCCL."),
-    _claim("host_cpu", Kind.TEXT, "Host processor."),
-    _claim("warmup_steps_count", Kind.INT64, "Recorded steps at the start that are warm-up.", minimum=0),
-    _claim(
+    _declare_claim("regime", Kind.TEXT, "How links are secured; results are never averaged over it.", one_of=REGIMES),
+    _declare_claim("cc_mode", Kind.TEXT, "Confidential-computing mode of the GPU.", one_of=CC_MODES),
+    _declare_claim("model", Kind.TEXT, "Model that was trained."),
+    _declare_claim("parameters_count", Kind.INT64, "Trainable parameters.", minimum=1),
+    _declare_claim("dtype", Kind.TEXT, "Number format of the training step."),
+    _declare_claim("batch_size", Kind.INT64, "Samples per rank and step.", minimum=1),
+    _declare_claim("sequence_length", Kind.INT64, "Tokens per sample.", minimum=1),
+    _declare_claim("world_size", Kind.INT64, "Ranks of the job.", minimum=1),
+    _declare_claim("nodes_count", Kind.INT64, "Hosts of the job.", minimum=1),
+    _declare_claim("parallelism", Kind.TEXT, "How the work is split over ranks, for example ddp."),
+    _declare_claim("backend", Kind.TEXT, "Collective backend, for example nccl or gloo."),
+    _declare_claim("bucket_cap_mib", Kind.FLOAT64, "Cap of a gradient bucket in MiB.", minimum=0),
+    _declare_claim("gpu", Kind.TEXT, "GPU model."),
+    _declare_claim("driver_version", Kind.TEXT, "GPU driver."),
+    _declare_claim("cuda_version", Kind.TEXT, "CUDA runtime."),
+    _declare_claim("torch_version", Kind.TEXT, "PyTorch."),
+    _declare_claim("nccl_version", Kind.TEXT, "NCCL."),
+    _declare_claim("host_cpu", Kind.TEXT, "Host processor."),
+    _declare_claim("warmup_steps_count", Kind.INT64, "Recorded steps at the start that are warm-up.", minimum=0),
+    _declare_claim(
         "recording_slowdown_ratio",
         Kind.FLOAT64,
         "Median recorded step over the median step without the profiler.",
         minimum=0,
     ),
-    _claim("baseline", Kind.TEXT, "Run id of the twin without a TEE."),
-    _claim(
-        "repeat_of",
-        Kind.TEXT,
-        "Run id that this run repeats, unchanged and in a process of its own.",
-    ),
-    _claim("clock_zone", Kind.TEXT, "Zone of clocks that name none, as nvidia-smi's: UTC, or as +02:00."),
-    _claim("attestation_nonce", Kind.TEXT, "Nonce that this run's attestation was asked with, in hexadecimal."),
-    _claim(
+    _declare_claim("baseline", Kind.TEXT, "Run id of the baseline without a TEE."),
+    _declare_claim("repeat_of", Kind.TEXT, "Run id that this run repeats, unchanged and in a process of its own."),
+    _declare_claim("clock_zone", Kind.TEXT, "Zone of clocks that name none, as nvidia-smi's: UTC, or as +02:00."),
+    _declare_claim("attestation_nonce", Kind.TEXT, "Nonce that this run's attestation was asked with, in hexadecimal."),
+    _declare_claim(
         "device_ueids",
         Kind.TEXT,
         "GPUs that trained, by the `ueid` of their attestation tokens, with commas between them.",
         sensitive=True,
     ),
-    _claim("recorded_at", Kind.TEXT, "When it was recorded, ISO 8601."),
-    _claim("host", Kind.TEXT, "Host name.", sensitive=True),
-    _claim("owner", Kind.TEXT, "Who ran it.", sensitive=True),
-    _claim("job", Kind.TEXT, "Job name or id.", sensitive=True),
-    _claim("note", Kind.TEXT, "Anything a reader should know.", sensitive=True, is_free_text=True),
+    _declare_claim("recorded_at", Kind.TEXT, "When it was recorded, ISO 8601."),
+    _declare_claim("host", Kind.TEXT, "Host name.", sensitive=True),
+    _declare_claim("owner", Kind.TEXT, "Who ran it.", sensitive=True),
+    _declare_claim("job", Kind.TEXT, "Job name or id.", sensitive=True),
+    _declare_claim("note", Kind.TEXT, "Anything a reader should know.", sensitive=True, is_free_text=True),
 )
 _BY_NAME = {claim.name: claim for claim in CLAIMS}
 _MOST_SHOWN = 120
@@ -106,17 +102,17 @@ def parse(data: bytes, where: str) -> Manifest:
     try:
         document = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise EvidenceRejected(f"{where} is not TOML: {_shown(str(error))}", "see docs/manifest.md") from error
+        raise EvidenceRejected(f"{where} is not TOML: {_abbreviate(str(error))}", "see docs/manifest.md") from error
     schema = document.pop("schema", SCHEMA)
     extra = document.pop("extra", {})
     is_known = schema == SCHEMA and type(schema) is int
-    faults = [] if is_known else [f"schema: expected {SCHEMA}, found {_shown(schema)}"]
+    faults = [] if is_known else [f"schema: expected {SCHEMA}, found {_abbreviate(schema)}"]
     if not isinstance(extra, dict):
         faults.append("extra: expected a table")
     for name, value in document.items():
         fault = _fault(name, value)
         if fault:
-            faults.append(f"{name if is_slug(name) else _shown(name)}: {fault}")
+            faults.append(f"{name if is_slug(name) else _abbreviate(name)}: {fault}")
     if faults:
         raise EvidenceRejected(f"{where}: {'; '.join(faults)}", "see docs/manifest.md")
     claims = {name: float(value) if _BY_NAME[name].kind is Kind.FLOAT64 else value for name, value in document.items()}
@@ -126,12 +122,12 @@ def parse(data: bytes, where: str) -> Manifest:
 def claim_from_text(name: str, value: str) -> str | int | float:
     """The value of a claim as a person types it after `--set name=`."""
     if name not in _BY_NAME:
-        raise EvidenceRejected(f"{_shown(name)} is not a field of {MANIFEST}", nearest(name, _BY_NAME))
+        raise EvidenceRejected(f"{_abbreviate(name)} is not a field of {MANIFEST}", nearest(name, _BY_NAME))
     kind = _BY_NAME[name].kind
     try:
         return int(value) if kind is Kind.INT64 else float(value) if kind is Kind.FLOAT64 else value
     except ValueError:
-        raise EvidenceRejected(f"{name}: expected {_EXPECTED[kind]}, found {_shown(value)}") from None
+        raise EvidenceRejected(f"{name}: expected {_EXPECTED[kind]}, found {_abbreviate(value)}") from None
 
 
 def _fault(name: str, value: object) -> str | None:
@@ -141,22 +137,22 @@ def _fault(name: str, value: object) -> str | None:
         return f"is not a field; {nearest(name, _BY_NAME)} (anything else may go under [extra])"
     types: dict[Kind, tuple[type, ...]] = {Kind.TEXT: (str,), Kind.INT64: (int,), Kind.FLOAT64: (int, float)}
     if isinstance(value, bool) or not isinstance(value, types[claim.kind]):
-        found = _name_kind(value) if claim.sensitive else _shown(value)
+        found = _name_kind(value) if claim.sensitive else _abbreviate(value)
         return f"expected {_EXPECTED[claim.kind]}, found {found}"
     if claim.one_of and value not in claim.one_of:
         close = nearest(str(value)[:80], claim.one_of)
-        return f"expected one of {', '.join(claim.one_of)}; found {_shown(value)}; {close}"
+        return f"expected one of {', '.join(claim.one_of)}; found {_abbreviate(value)}; {close}"
     if isinstance(value, int | float):
         if claim.minimum is not None and value < claim.minimum:
-            return f"expected at least {claim.minimum}, found {_shown(value)}"
+            return f"expected at least {claim.minimum}, found {_abbreviate(value)}"
         if not -(1 << 63) <= value < 1 << 63:  # NaN is no such number either
-            return f"expected a number that fits 64 bits, found {_shown(value)}"
+            return f"expected a number that fits 64 bits, found {_abbreviate(value)}"
     if name == "clock_zone" and not _ZONE.fullmatch(str(value)):
-        return f"expected UTC, or hours and minutes before or behind it as +02:00, found {_shown(value)}"
+        return f"expected UTC, or hours and minutes before or behind it as +02:00, found {_abbreviate(value)}"
     if name == "attestation_nonce" and not _NONCE.fullmatch(str(value)):
-        return f"expected at least 16 bytes in hexadecimal, found {_shown(value)}"
+        return f"expected at least 16 bytes in hexadecimal, found {_abbreviate(value)}"
     if name in _RUN_IDS and not is_slug(str(value)):
-        return f"expected a run id (letters, digits, '_', '.', '-'), found {_shown(value)}"
+        return f"expected a run id (letters, digits, '_', '.', '-'), found {_abbreviate(value)}"
     return None
 
 
@@ -165,7 +161,7 @@ def _name_kind(value: object) -> str:
     return _KINDS.get(type(value), "another kind of value")
 
 
-def _shown(value: object) -> str:
+def _abbreviate(value: object) -> str:
     """A value as one short line, whatever it is."""
     try:
         text = repr(value)

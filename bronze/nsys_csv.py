@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bronze import cells, nsys_events
-from bronze.careful_cut import Stretch
-from bronze.csv_records import MOST_CELLS, MOST_RECORD_BYTES, header_cells, records, wrong_width
-from bronze.lines import lines
+from bronze import csv_columns, nsys_events
+from bronze.csv_records import MOST_CELLS, MOST_RECORD_BYTES, describe_width, header_cells, records
+from bronze.lines import split_lines
 from bronze.records import RecordReader
+from bronze.tolerant_parser import UnreadableRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bronze.csv_records import Record
     from bronze.limits import Limits
 
-MAP = cells.Map("nsys_columns.toml")
+MAP = csv_columns.ColumnMap("nsys_columns.toml")
 _PLACED = {"start_ns", "duration_ns", "name"}
 # What only one of the reports has; a launch with its kernel has both its API call's and its kernel's start.
 _OF_A_LAUNCH = {"start_ns", "api_start_ns"}
@@ -49,15 +49,15 @@ class NsysCsvReader(RecordReader):
 
     def __init__(self, blocks: Iterator[bytes], limits: Limits) -> None:
         super().__init__(nsys_events.TABLE)
-        self._records = records(lines(blocks, min(MOST_RECORD_BYTES, limits.max_event_bytes)))
+        self._records = records(split_lines(blocks, min(MOST_RECORD_BYTES, limits.max_event_bytes)))
         self._report: str | None = None
-        self._places: list[cells.Place] = []
+        self._places: list[csv_columns.ColumnSource] = []
         self._is_rounded: bool | None = None
         self._start = 0
 
     def _read(self) -> Iterator[None]:
         for found in self._records:
-            if isinstance(found, Stretch):
+            if isinstance(found, UnreadableRange):
                 self.report(found)
             else:
                 self._place(found)
@@ -82,7 +82,7 @@ class NsysCsvReader(RecordReader):
             elif self._report is None:
                 self.passed_count += 1  # the tool talks before its table
             else:
-                self.report(wrong_width(record, len(self._places)))
+                self.report(describe_width(record, len(self._places)))
         self._take(together)
 
     def _begins(self, record: Record) -> bool:
@@ -102,7 +102,7 @@ class NsysCsvReader(RecordReader):
     def _take(self, found: list[Record]) -> None:
         if not found or self._report is None:
             return
-        columns = cells.columns(self._places, [record.cells for record in found])
+        columns = csv_columns.columns(self._places, [record.cells for record in found])
         if "device_name" in columns and "device_id" not in columns:
             numbers = {name: _DEVICE.fullmatch(name or "") for name in set(columns["device_name"])}
             columns["device_id"] = [int(n[1]) if (n := numbers[name]) else None for name in columns["device_name"]]

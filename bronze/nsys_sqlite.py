@@ -7,9 +7,9 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from bronze import json_text, nsys_events, nsys_tables, untrusted_sqlite
-from bronze.careful_cut import stretch
-from bronze.decimals import fitting, fitting_ns
+from bronze.decimals import fit_int64, fit_nanoseconds
 from bronze.records import RecordReader
+from bronze.tolerant_parser import make_range
 from lake.errors import EvidenceRejected
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class NsysSqliteReader(RecordReader):
 
     def _read(self) -> Iterator[None]:
         try:
-            database, present = untrusted_sqlite.opened(self._path, _DECLARED)
+            database, present = untrusted_sqlite.open_untrusted(self._path, _DECLARED)
         except sqlite3.Error as error:
             raise EvidenceRejected(f"it is an SQLite file that cannot be opened: {error}") from error
         try:
@@ -78,32 +78,32 @@ class NsysSqliteReader(RecordReader):
         self._keep("tables", sorted(present)[:1000])
         for name in _AROUND:
             if present.get(name) == "table":
-                self._around(database, name)
+                self._list_ignored(database, name)
         self._labels = {name: self._labels_of(database, name, present) for name in _LABELS}
-        names = _names(database) if present.get("StringIds") == "table" else _nameless
+        names = _names(database) if present.get("StringIds") == "table" else _describe_missing_name
         for name in nsys_tables.EVENTS:
             if name in present and present[name] != "table":
-                self.report(stretch(0, 0, f"{name} is a {present[name]}, no plain table: it is not run", b""))
+                self.report(make_range(0, 0, f"{name} is a {present[name]}, no plain table: it is not run", b""))
             elif name in present:
                 yield from self._rows(database, name, names)
 
     def _keep(self, key: str, value: Any) -> None:
-        text = json_text.compact({key: value}) or ""
+        text = json_text.compact_json({key: value}) or ""
         if not self.envelope.keep(key, text[len(key) + 4 : -1]):
-            self.report(stretch(0, 0, f"what {key} says is too large to be kept", b""))
+            self.report(make_range(0, 0, f"what {key} says is too large to be kept", b""))
 
-    def _around(self, database: sqlite3.Connection, name: str) -> None:
+    def _list_ignored(self, database: sqlite3.Connection, name: str) -> None:
         """Keep a small table in the envelope; the session's start also places every event in time."""
         try:
             cursor = database.execute(_AROUND[name])
             headers = [column[0] for column in cursor.description]
-            rows = [{h: untrusted_sqlite.shown(v) for h, v in zip(headers, row, strict=True)} for row in cursor]
+            rows = [{h: untrusted_sqlite.to_json_value(v) for h, v in zip(headers, row, strict=True)} for row in cursor]
         except sqlite3.Error as error:
-            self.report(stretch(0, 0, f"{name} could not be read: {error}", b""))
+            self.report(make_range(0, 0, f"{name} could not be read: {error}", b""))
             return
         self._keep(name, rows)
         if name == "TARGET_INFO_SESSION_START_TIME" and len(rows) == 1:
-            self._session_ns = fitting_ns(rows[0].get("utcEpochNs"))
+            self._session_ns = fit_nanoseconds(rows[0].get("utcEpochNs"))
 
     def _labels_of(self, database: sqlite3.Connection, name: str, present: dict[str, str]) -> dict[int, str]:
         if present.get(name) != "table":
@@ -111,15 +111,15 @@ class NsysSqliteReader(RecordReader):
         try:
             found = database.execute(_LABELS[name]).fetchall()
         except sqlite3.Error as error:
-            self.report(stretch(0, 0, f"{name} could not be read: {error}", b""))
+            self.report(make_range(0, 0, f"{name} could not be read: {error}", b""))
             return {}
         return {key: label for key, label in found if isinstance(key, int) and isinstance(label, str)}
 
     def _rows(self, database: sqlite3.Connection, name: str, names: Callable[[object], str | None]) -> Iterator[None]:
         """Every row of a table; one that cannot be read is reported by its place."""
-        for row in nsys_tables.rows(database, name):
+        for row in nsys_tables.read_rows(database, name):
             if isinstance(row, nsys_tables.Fault):
-                self.report(stretch(0, 0, row.reason, b""))
+                self.report(make_range(0, 0, row.reason, b""))
                 self.is_complete = self.is_complete and not row.is_end
             else:
                 self._take(name, row, names)
@@ -129,7 +129,7 @@ class NsysSqliteReader(RecordReader):
         row: dict[str, Any] = {"report": table}
         left = {key: value for key, value in found.items() if value is not None}
         for key, column in _WHOLE.items():
-            row[column] = _moved(left, key)
+            row[column] = _pop_integer(left, key)
         self._timed(row, left)
         for key in _NAMES:
             name = names(left.get(key))
@@ -140,35 +140,35 @@ class NsysSqliteReader(RecordReader):
         if "name" not in row and isinstance(left.get("text"), str):
             row["name"] = left.pop("text")
         for key, (column, labels) in _LABELLED.items():
-            number = fitting(left.get(key))
+            number = fit_int64(left.get(key))
             if number is not None:
                 label = self._labels.get(labels, {}).get(number)
                 row[column] = str(number) if label is None else label
                 left = left if label is not None else {k: v for k, v in left.items() if k != key}
         if row["payload_bytes"] is not None:
             row["is_payload_rounded"] = False
-        self._placed(row, left)
-        result = fitting(left.get("returnValue"))
+        self._set_process(row, left)
+        result = fit_int64(left.get("returnValue"))
         if result is not None:
             row["result"] = str(result)
             del left["returnValue"]
-        row["args"] = json_text.compact({key: _plainly(value) for key, value in left.items()})
+        row["args"] = json_text.compact_json({key: _describe_plainly(value) for key, value in left.items()})
         self.add(nsys_events.TABLE, row, 256 + len(row["args"] or "") + len(row.get("name") or ""))
 
     def _timed(self, row: dict[str, Any], left: dict[str, Any]) -> None:
-        start, end = fitting_ns(left.get("start")), fitting_ns(left.get("end"))
-        duration = None if start is None or end is None else fitting_ns(end - start)
+        start, end = fit_nanoseconds(left.get("start")), fit_nanoseconds(left.get("end"))
+        duration = None if start is None or end is None else fit_nanoseconds(end - start)
         row["start_ns"], row["duration_ns"] = start, duration
         if start is not None:
             del left["start"]
-            row["ts_ns"] = None if self._session_ns is None else fitting_ns(self._session_ns + start)
+            row["ts_ns"] = None if self._session_ns is None else fit_nanoseconds(self._session_ns + start)
         if duration is not None:
             del left["end"]
 
     @staticmethod
-    def _placed(row: dict[str, Any], left: dict[str, Any]) -> None:
+    def _set_process(row: dict[str, Any], left: dict[str, Any]) -> None:
         """Process and thread out of the global id, which stays as it is beside them."""
-        thread, process = fitting(left.get("globalTid")), fitting(left.get("globalPid"))
+        thread, process = fit_int64(left.get("globalTid")), fit_int64(left.get("globalPid"))
         if thread is not None:
             row["thread_id"] = str(thread & _ID_MASK)
         both = thread if thread is not None else process
@@ -176,15 +176,15 @@ class NsysSqliteReader(RecordReader):
             row["process_id"] = str(both >> _ID_BITS & _ID_MASK)
 
 
-def _moved(left: dict[str, Any], key: str) -> int | None:
+def _pop_integer(left: dict[str, Any], key: str) -> int | None:
     """A whole number out of what is left; anything else stays there."""
-    value = fitting(left.get(key))
+    value = fit_int64(left.get(key))
     if value is not None:
         del left[key]
     return value
 
 
-def _nameless(_key: object) -> None:
+def _describe_missing_name(_key: object) -> None:
     return None
 
 
@@ -193,7 +193,7 @@ def _names(database: sqlite3.Connection) -> Callable[[object], str | None]:
     known: dict[int, str | None] = {}
 
     def named(key: object) -> str | None:
-        number = fitting(key)
+        number = fit_int64(key)
         if number is None or number in known:
             return None if number is None else known[number]
         try:
@@ -208,7 +208,7 @@ def _names(database: sqlite3.Connection) -> Callable[[object], str | None]:
     return named
 
 
-def _plainly(value: Any) -> Any:
+def _describe_plainly(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    return untrusted_sqlite.shown(value)
+    return untrusted_sqlite.to_json_value(value)

@@ -72,7 +72,7 @@ class Fault:
     is_end: bool = False
 
 
-def rows(database: sqlite3.Connection, table: str) -> Iterator[dict[str, Any] | Fault]:
+def read_rows(database: sqlite3.Connection, table: str) -> Iterator[dict[str, Any] | Fault]:
     """Every row of a table in its order; one that cannot be read is a fault, and the next is tried."""
     at, read, faults = _FIRST, 0, 0
     while True:
@@ -88,9 +88,9 @@ def rows(database: sqlite3.Connection, table: str) -> Iterator[dict[str, Any] | 
         except sqlite3.Error as error:
             # The row before the broken one is lost with it: both are asked for by themselves.
             faults += 1
-            found = _alone(database, table, at, error) if faults < _MOST_FAULTS else None
+            found = _read_row_alone(database, table, at, error) if faults < _MOST_FAULTS else None
             if found is None:
-                yield Fault(f"{table} breaks off after {read:,} {_of(database, table)}: {error}", is_end=True)
+                yield Fault(f"{table} breaks off after {read:,} {_quote_table(database, table)}: {error}", is_end=True)
                 return
             at, row = found[0] + 1, found[1]
             read += not isinstance(row, Fault)
@@ -101,7 +101,7 @@ def rows(database: sqlite3.Connection, table: str) -> Iterator[dict[str, Any] | 
             return
 
 
-def _alone(
+def _read_row_alone(
     database: sqlite3.Connection, table: str, at: int, why: sqlite3.Error
 ) -> tuple[int, dict[str, Any] | Fault] | None:
     """The next row by itself, with its place; none where not even its place can be told."""
@@ -119,7 +119,7 @@ def _alone(
         return found[0], Fault(f"row {found[0]} of {table} cannot be read: {why}")
 
 
-def _of(database: sqlite3.Connection, table: str) -> str:
+def _quote_table(database: sqlite3.Connection, table: str) -> str:
     try:
         return f"of {database.execute(_COUNT[table]).fetchone()[0]:,} rows"
     except sqlite3.Error:

@@ -10,25 +10,25 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Protocol, Self
 
 from bronze import formats, trace_events, unreadable
-from bronze.ahead import ahead
-from bronze.careful_cut import stretch
 from bronze.file_report import TRACE
 from bronze.inflate import Inflated
 from bronze.kineto import MOST_BASE_NS, KinetoReader, NotATrace
 from bronze.nsys_sqlite import NsysSqliteReader
+from bronze.prefetch import prefetch
+from bronze.tolerant_parser import make_range
 from lake.errors import EvidenceRejected
-from lake.places import reaching
+from lake.locations import report_unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
-    from bronze.careful_cut import Stretch
     from bronze.file_report import FileReport, Rows
     from bronze.formats import Format
     from bronze.limits import Limits
     from bronze.records import RecordReader
+    from bronze.tolerant_parser import UnreadableRange
     from lake.attestation_keys import AttestationKeys
 
 _BASE_IN_TAIL = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})')
@@ -60,7 +60,7 @@ class Progress(Protocol):
 
 
 @dataclass(frozen=True)
-class Desk:
+class ReadContext:
     """What a reader of one file needs beside the file: where rows go, by table, and what bounds and proves them."""
 
     sinks: Mapping[str, Sink]
@@ -69,16 +69,16 @@ class Desk:
     keys: AttestationKeys
 
 
-def read_file(report: FileReport, fetched: Fetched, desk: Desk) -> None:
+def read_file(report: FileReport, fetched: Fetched, desk: ReadContext) -> None:
     """Read one file to its end, or say why it cannot be."""
     try:
         head = _head(fetched, desk.limits)
-        known = formats.recognised(head, lambda: iter(Inflated(fetched.blocks(), desk.limits)))
+        known = formats.recognise_format(head, lambda: iter(Inflated(fetched.blocks(), desk.limits)))
         if known is not None:
             _read_records(report, fetched, desk, known)
             return
         _read_trace(report, fetched, desk)
-        if report.outcome == "rejected" and (said := formats.stranger(head)) is not None:
+        if report.outcome == "rejected" and (said := formats.describe_unknown(head)) is not None:
             report.reason = f"{said} (docs/landing.md lists what is read)"
     except EvidenceRejected as error:
         _refuse(report, error)
@@ -101,7 +101,7 @@ def _refuse(report: FileReport, error: EvidenceRejected) -> None:
 # -- records --------------------------------------------------------------------------------------------------------
 
 
-def _read_records(report: FileReport, fetched: Fetched, desk: Desk, known: Format) -> None:
+def _read_records(report: FileReport, fetched: Fetched, desk: ReadContext, known: Format) -> None:
     """Read a file that is no trace; its rows stay invisible until the run is committed."""
     units = {name: desk.sinks[name].unit() for name in known.tables}
     stretches = desk.sinks[unreadable.TABLE.name].unit()
@@ -109,7 +109,7 @@ def _read_records(report: FileReport, fetched: Fetched, desk: Desk, known: Forma
         source = _Counted(fetched.blocks())
         inflated = Inflated(source, desk.limits, fetched.blocks)
         if known.reader is None:
-            with _spooled(inflated, desk.sinks[known.tables[0]].spool) as path:
+            with _Spool(inflated, desk.sinks[known.tables[0]].spool) as path:
                 reader: RecordReader = NsysSqliteReader(path)
                 _drain(reader, report, desk, units, stretches, source, fetched.sha256)
         else:
@@ -120,7 +120,7 @@ def _read_records(report: FileReport, fetched: Fetched, desk: Desk, known: Forma
             unit.discard()
         raise
     if inflated.fault:
-        reader.cut_short(stretch(inflated.total_bytes, 0, inflated.fault, b""))
+        reader.cut_short(make_range(inflated.total_bytes, 0, inflated.fault, b""))
     stretches.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))
     stretches.finish()
     report.records = units
@@ -137,7 +137,7 @@ def _read_records(report: FileReport, fetched: Fetched, desk: Desk, known: Forma
 def _drain(
     reader: RecordReader,
     report: FileReport,
-    desk: Desk,
+    desk: ReadContext,
     units: Mapping[str, Rows],
     stretches: Rows,
     source: _Counted,
@@ -162,7 +162,7 @@ def _hold_count(count: int, limits: Limits) -> None:
         )
 
 
-class _spooled:  # noqa: N801 - used as a `with` statement, never named
+class _Spool:
     """The inflated bytes as a file of their own, for a reader that must jump about in them."""
 
     def __init__(self, blocks: Inflated, folder: Path) -> None:
@@ -170,7 +170,7 @@ class _spooled:  # noqa: N801 - used as a `with` statement, never named
         self._file = NamedTemporaryFile(dir=folder, prefix="source-", suffix=".sqlite")  # noqa: SIM115 - closed at exit
 
     def __enter__(self) -> Path:
-        with reaching("the spool of the lake could not be written to"):
+        with report_unreachable("the spool of the lake could not be written to"):
             for block in self._blocks:
                 self._file.write(block)
             self._file.flush()
@@ -183,7 +183,7 @@ class _spooled:  # noqa: N801 - used as a `with` statement, never named
 # -- traces ---------------------------------------------------------------------------------------------------------
 
 
-def _read_trace(report: FileReport, fetched: Fetched, desk: Desk) -> None:
+def _read_trace(report: FileReport, fetched: Fetched, desk: ReadContext) -> None:
     """Read a trace to its end, again where its base time stands at its end and is another than was thought."""
     base_ns: int | None = None
     while True:
@@ -206,13 +206,13 @@ def _read_trace(report: FileReport, fetched: Fetched, desk: Desk) -> None:
 
 
 def _read_once(
-    report: FileReport, fetched: Fetched, desk: Desk, base_ns: int | None, events: Rows, stretches: Rows
+    report: FileReport, fetched: Fetched, desk: ReadContext, base_ns: int | None, events: Rows, stretches: Rows
 ) -> KinetoReader:
     source = _Counted(fetched.blocks())
     inflated = Inflated(source, desk.limits, fetched.blocks)
-    reader = KinetoReader(ahead(inflated), desk.limits, lambda: _base_in_tail(fetched, desk.limits), base_ns=base_ns)
+    reader = KinetoReader(prefetch(inflated), desk.limits, lambda: _base_in_tail(fetched, desk.limits), base_ns=base_ns)
     try:
-        for batch, found, landed in ahead(_shards(reader), most=1):
+        for batch, found, landed in prefetch(_shards(reader), most=1):
             events.write(batch)
             _hold_count(landed + reader.unreadable_count, desk.limits)
             if found:
@@ -237,7 +237,7 @@ def _read_once(
     return reader
 
 
-def _shards(reader: KinetoReader) -> Iterator[tuple[pa.RecordBatch, list[Stretch], int]]:
+def _shards(reader: KinetoReader) -> Iterator[tuple[pa.RecordBatch, list[UnreadableRange], int]]:
     """Rows, unreadable stretches where many have gathered, and events so far: decoded while the last is written."""
     for batch in reader:
         yield batch, reader.take_unreadable() if reader.has_many_unreadable else [], reader.events_count

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from bronze.envelope import Envelope
-from bronze.file_report import plain
+from bronze.file_report import storable_text
 from lake.errors import ContractBroken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bronze.careful_cut import Stretch
+    from bronze.tolerant_parser import UnreadableRange
     from lake.tables import Table
 
 _ROWS = 8192
@@ -28,9 +28,9 @@ class RecordReader(ABC):
     """One pass over one source that is no trace. Iterate for the rows; then ask for what could not be read."""
 
     def __init__(self, *tables: Table) -> None:
-        self._gathered = {table.name: _Gathered(table) for table in tables}
+        self._gathered = {table.name: _RowBuffer(table) for table in tables}
         self._ready: deque[Batch] = deque()
-        self._unreadable: list[Stretch] = []
+        self._unreadable: list[UnreadableRange] = []
         self.envelope = Envelope()
         self.rows_count = 0
         self.unreadable_count = 0
@@ -45,9 +45,9 @@ class RecordReader(ABC):
         for _ in self._read():
             yield from self._full()
             if self.has_many_unreadable:  # a batch, be it empty, lets whoever reads take them
-                yield next(iter(self._gathered.values())).taken()
+                yield next(iter(self._gathered.values())).take_batch()
         yield from self._full()
-        yield from (gathered.taken() for gathered in self._gathered.values() if gathered.rows_count)
+        yield from (gathered.take_batch() for gathered in self._gathered.values() if gathered.rows_count)
 
     @abstractmethod
     def _read(self) -> Iterator[None]:
@@ -58,17 +58,17 @@ class RecordReader(ABC):
         """Whether so many stretches have gathered that they should be taken."""
         return len(self._unreadable) > _STRETCHES
 
-    def take_unreadable(self) -> list[Stretch]:
+    def take_unreadable(self) -> list[UnreadableRange]:
         """The unreadable stretches since the last call."""
         taken, self._unreadable = self._unreadable, []
         return taken
 
-    def report(self, found: Stretch) -> None:
+    def report(self, found: UnreadableRange) -> None:
         """Take a stretch in that is no record."""
         self._unreadable.append(found)
         self.unreadable_count += 1
 
-    def cut_short(self, found: Stretch) -> None:
+    def cut_short(self, found: UnreadableRange) -> None:
         """Say that the bytes themselves ended early or damaged."""
         self.report(found)
         self.is_complete = False
@@ -88,10 +88,10 @@ class RecordReader(ABC):
             yield self._ready.popleft()
         for gathered in self._gathered.values():
             if gathered.is_full:
-                yield gathered.taken()
+                yield gathered.take_batch()
 
 
-class _Gathered:
+class _RowBuffer:
     """Rows of one table on their way into a batch."""
 
     def __init__(self, table: Table) -> None:
@@ -112,7 +112,7 @@ class _Gathered:
         self._rows.append(row)
         self._bytes += size
 
-    def taken(self) -> Batch:
+    def take_batch(self) -> Batch:
         names = set().union(*self._rows)
         columns = {name: [row.get(name) for row in self._rows] for name in names}
         count = len(self._rows)
@@ -138,4 +138,4 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(values, kind)
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can spell and UTF-8 cannot
-        return pa.array([plain(value) for value in values], kind)
+        return pa.array([storable_text(value) for value in values], kind)

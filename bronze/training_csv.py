@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bronze import cells, training_log
+from bronze import csv_columns, training_log
 from bronze.csv_records import header_cells
 from bronze.csv_table import CsvTableReader
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from bronze.limits import Limits
 
-MAP = cells.Map("training_columns.toml")
+MAP = csv_columns.ColumnMap("training_columns.toml")
 _COUNTED = {"epoch_number", "step_number"}
 _MEASURED = {"ts_ns", "began_ns", "duration_ns", "samples_per_second", "tokens_per_second"}
 

@@ -11,7 +11,7 @@ from lake.tables import RUN_ID, Table, int64, text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bronze.careful_cut import Stretch
+    from bronze.tolerant_parser import UnreadableRange
 
 TABLE = Table(
     tier="bronze",
@@ -33,7 +33,7 @@ TABLE = Table(
 )
 
 
-def rows(sha256: str, found: Sequence[Stretch]) -> pa.RecordBatch:
+def rows(sha256: str, found: Sequence[UnreadableRange]) -> pa.RecordBatch:
     """The rows of one source, run aside."""
     columns = {
         "source_sha256": [sha256] * len(found),

@@ -6,7 +6,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from bronze.careful_cut import printable
+from bronze.tolerant_parser import make_printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -27,20 +27,20 @@ _LIMITS = {
 }
 
 
-def opened(path: Path, tables: Collection[str]) -> tuple[sqlite3.Connection, dict[str, str]]:
+def open_untrusted(path: Path, tables: Collection[str]) -> tuple[sqlite3.Connection, dict[str, str]]:
     """Open a file that never changes, and list it; only these tables may be read, no view, trigger or function runs."""
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False
     )
     try:
-        listed = _restricted(connection, {name.casefold() for name in tables})
+        listed = _restrict(connection, {name.casefold() for name in tables})
     except sqlite3.Error:
         connection.close()
         raise
     return connection, listed
 
 
-def _restricted(connection: sqlite3.Connection, known: set[str]) -> dict[str, str]:
+def _restrict(connection: sqlite3.Connection, known: set[str]) -> dict[str, str]:
     """Take from a connection whatever it could do beyond reading these tables, once it has listed what is there."""
     for limit, most in _LIMITS.items():
         connection.setlimit(limit, most)
@@ -48,8 +48,8 @@ def _restricted(connection: sqlite3.Connection, known: set[str]) -> dict[str, st
     connection.execute("PRAGMA query_only = ON")
     connection.execute("PRAGMA cell_size_check = ON")
     connection.execute("PRAGMA mmap_size = 0")
-    connection.text_factory = printable
-    listed = _listed(connection, known)
+    connection.text_factory = make_printable
+    listed = _list_objects(connection, known)
 
     def allowed(action: int, one: str | None, two: str | None, _database: str | None, inside: str | None) -> int:
         is_ours = inside is None and (
@@ -63,7 +63,7 @@ def _restricted(connection: sqlite3.Connection, known: set[str]) -> dict[str, st
     return listed
 
 
-def _listed(connection: sqlite3.Connection, known: set[str]) -> dict[str, str]:
+def _list_objects(connection: sqlite3.Connection, known: set[str]) -> dict[str, str]:
     """Tables and views by name, and what each is: a `table`, a `view`, or a table that computes what it shows."""
     found: dict[str, str] = {}
     for name, kind, begins in connection.execute(
@@ -80,6 +80,6 @@ def _listed(connection: sqlite3.Connection, known: set[str]) -> dict[str, str]:
     return found
 
 
-def shown(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """A value as JSON can hold it: bytes as hexadecimal text, at most some of them."""
     return {"blob": value[:1024].hex(), "length": len(value)} if isinstance(value, bytes) else value

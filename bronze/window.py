@@ -71,13 +71,13 @@ class Window:
 
     def search(self, pattern: re.Pattern[bytes]) -> tuple[int, int, bytes] | None:
         """Where the pattern first begins and ends, and its first group (or all of it)."""
-        return self._found(pattern.search(self._buffer, self._start, self._end))
+        return self._describe_match(pattern.search(self._buffer, self._start, self._end))
 
     def match(self, pattern: re.Pattern[bytes], at: int = 0) -> tuple[int, int, bytes] | None:
         """The same, for a match at exactly that place."""
-        return self._found(pattern.match(self._buffer, self._start + at, self._end))
+        return self._describe_match(pattern.match(self._buffer, self._start + at, self._end))
 
-    def _found(self, match: re.Match[bytes] | None) -> tuple[int, int, bytes] | None:
+    def _describe_match(self, match: re.Match[bytes] | None) -> tuple[int, int, bytes] | None:
         if match is None:
             return None
         return match.start() - self._start, match.end() - self._start, match[match.re.groups and 1]

@@ -1,9 +1,10 @@
-"""`python -m collector`: record a script, run the benchmark, or say what this machine is."""
+"""`python -m collector`: record a script or a pair, run the benchmark, or say what this machine is."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from collector import device
-from collector.bench import Bench
+from collector.benchmark import Benchmark
 from collector.errors import CollectorError
 from collector.hop import Hops, run_hops
-from collector.plan import planned
+from collector.pair_command import add_arguments, claim, run_pair
+from collector.parent import end_with_parent
+from collector.plan import plan_configurations
 from collector.rank import run as run_rank
 from collector.recording import Window, record
 
@@ -37,6 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m collector", description=__doc__)
     commands = parser.add_subparsers(required=True)
     _add_run(commands.add_parser("run", help="record a training script; a step ends with each optimizer.step()"))
+    pair = commands.add_parser("pair", help="record baseline and candidate in turns, as often as the question needs")
+    add_arguments(pair)
+    pair.set_defaults(does=run_pair)
     _add_bench(commands.add_parser("bench", help="train models under native, plain and sealed reduction"))
     _add_hop(commands.add_parser("hop", help="hold the ring's hops against cryptography alone, without training"))
     facts = commands.add_parser("facts", help="print what would go into run.toml from this machine")
@@ -64,6 +70,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-id", required=True)
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of run.toml")
     _add_window(parser)
+    parser.add_argument("--trace-rank", action="append", type=int, help="a rank that leaves a trace; all by default")
+    parser.add_argument("--extra", type=json.loads, default={}, help="further fields under [extra], as JSON")
     parser.add_argument("script", help="training script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
     parser.set_defaults(does=_run)
@@ -101,10 +109,20 @@ def _add_hop(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    claims: dict[str, Any] = dict(_claim(text) for text in options.set)
+    end_with_parent()
+    claims: dict[str, Any] = dict(claim(text) for text in options.set)
+    is_traced = options.trace_rank is None or int(os.environ.get("RANK", "0")) in options.trace_rank
     # The script picks its device itself, later; a GPU that is there is recorded.
     where = "cuda" if torch.cuda.is_available() else None
-    with record(options.landing, options.run_id, window=_window(options), device=where, **claims) as recording:
+    with record(
+        options.landing,
+        options.run_id,
+        window=_window(options),
+        device=where,
+        is_traced=is_traced,
+        extra=options.extra,
+        **claims,
+    ) as recording:
         hook = register_optimizer_step_post_hook(lambda *_: recording.step())
         sys.argv = [options.script, *options.arguments]
         try:
@@ -116,7 +134,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _bench(options: argparse.Namespace) -> int:
     is_cuda = torch.cuda.is_available() if options.device == "auto" else options.device == "cuda"
-    configurations = planned(
+    configurations = plan_configurations(
         options.models,
         options.worlds,
         options.modes,
@@ -125,7 +143,7 @@ def _bench(options: argparse.Namespace) -> int:
         options.variant_models or options.models[:1],
         options.variant_worlds or options.worlds[-1:],
     )
-    bench = Bench(
+    bench = Benchmark(
         options.out,
         "cuda" if is_cuda else "cpu",
         _window(options),
@@ -174,17 +192,6 @@ def _words(text: str) -> list[str]:
 
 def _numbers(text: str) -> list[int]:
     return [int(word) for word in _words(text)]
-
-
-def _claim(text: str) -> tuple[str, str | int | float]:
-    """A field of the manifest as it is typed; what looks like a number is one."""
-    name, _, value = text.partition("=")
-    for kind in (int, float):
-        try:
-            return name, kind(value)
-        except ValueError:
-            continue
-    return name, value
 
 
 if __name__ == "__main__":

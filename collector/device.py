@@ -35,7 +35,7 @@ _PATIENCE_S = 20.0
 _CPUINFO = Path("/proc/cpuinfo")
 
 
-def asked(*words: str, patience_s: float = _PATIENCE_S) -> str | None:
+def run_command(*words: str, patience_s: float = _PATIENCE_S) -> str | None:
     """What a command says; nothing where it is absent, fails or does not come back."""
     program = shutil.which(words[0])
     if program is None:
@@ -77,7 +77,7 @@ def gpu(device: torch.device | None) -> dict[str, str]:
     if device is None or device.type != "cuda":
         return {}
     found = {"gpu": torch.cuda.get_device_name(device)}
-    said = asked("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    said = run_command("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     if said and said.strip():
         found["driver_version"] = said.strip().splitlines()[0].strip()
     return found
@@ -85,7 +85,7 @@ def gpu(device: torch.device | None) -> dict[str, str]:
 
 def confidential() -> tuple[str | None, str | None]:
     """The mode that the driver reports (off, on, devtools), and its own words; nothing where it says nothing."""
-    said = asked("nvidia-smi", "conf-compute", "-q")
+    said = run_command("nvidia-smi", "conf-compute", "-q")
     return (cc_mode_of(said) if said else None), said
 
 
@@ -101,9 +101,9 @@ def cc_mode_of(said: str) -> str | None:
     return {"ON": "on", "ENABLED": "on", "OFF": "off", "DISABLED": "off"}.get(state)
 
 
-def attested() -> str | None:
+def fetch_attestation() -> str | None:
     """Evidence from the vendor's attestation tool, where it is installed; it is kept as it comes, and judged later."""
-    return asked("nvattest", "attest", "--device", "gpu", "--format", "json", patience_s=60)
+    return run_command("nvattest", "attest", "--device", "gpu", "--format", "json", patience_s=60)
 
 
 class Sampler:

@@ -47,14 +47,14 @@ def unpack(header: bytes) -> Place | None:
     return Place(*fields) if magic == MAGIC else None
 
 
-def ended(place: Place, text: bytes) -> RingBroken:
+def describe_end(place: Place, text: bytes) -> RingBroken:
     """The error for a rank that says that, and why, it ends the ring."""
     reason = "".join(letter if letter.isprintable() else "?" for letter in text.decode("utf-8", "replace"))
     # A reason that has come from further away already names its rank.
     return RingBroken(reason if reason.startswith("rank ") else f"rank {place.origin} ended the ring: {reason}")
 
 
-def misplaced(rank: int, expected: Place | None, found: Place | None) -> RingBroken:
+def describe_misplaced(rank: int, expected: Place | None, found: Place | None) -> RingBroken:
     """The error for a message that is not the one that is due."""
     return RingBroken(
         f"rank {rank} expected {expected} and found {found or 'bytes that are no frame'}: "
@@ -66,6 +66,8 @@ class Carrier(Protocol):
     """A rank's two links as the ring's algorithm needs them: one onward, one inward."""
 
     transport: str
+    # Whether a message must lie in a slot of the link before it is sent; otherwise it may be sent from where it is.
+    sends_from_slots: bool
 
     def make_room(self, slot_bytes: int, count: int, ahead: int) -> None:
         """Room for so many messages out and so many ahead in; kept from bucket to bucket."""

@@ -17,8 +17,8 @@ import torch.distributed as dist
 
 from collector.device import processor
 from collector.errors import CollectorError
-from collector.rates import hops
 from collector.ring import CHUNK_BYTES, SealedRing
+from collector.sealing_rates import hops
 from collector.tables import markdown
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch.distributed as dist
 
 from collector.errors import RecordingRefused
-from collector.manifest import MANIFEST, checked_run_id
+from collector.manifest import MANIFEST, check_run_id
 
 _DONE, _FAILED = ".done", ".failed"
 _POLL_S = 0.05
@@ -26,7 +26,7 @@ class Landing:
     """
 
     def __init__(self, landing: str | Path, run_id: str, rank: int, ranks: int, timeout_s: float) -> None:
-        self._final = Path(landing) / checked_run_id(run_id)
+        self._final = Path(landing) / check_run_id(run_id)
         self._rank = rank
         self._ranks = ranks
         self._timeout_s = timeout_s

@@ -123,7 +123,7 @@ class Chains:
                 raise fault
 
 
-def tampered(where: str, fault: InvalidTag) -> RingBroken:
+def describe_tampering(where: str, fault: InvalidTag) -> RingBroken:
     """The error for a message whose tag is wrong."""
     broken = RingBroken(
         f"{where} does not authenticate: it was changed on its way, sealed under another key, or belongs elsewhere; "
@@ -177,7 +177,7 @@ class Handshake:
 
     def signature(self, peer_share: bytes) -> bytes:
         """Proof that this end holds its identity's key and saw both shares."""
-        return self._identity.sign(self._signed(peer_share, by_sender=self._is_sender))
+        return self._identity.sign(self._sign_transcript(peer_share, by_sender=self._is_sender))
 
     def keys(self, peer_share: bytes, peer_signature: bytes, count: int) -> list[bytes]:
         """The link's keys, once the other end is who it should be."""
@@ -187,7 +187,7 @@ class Handshake:
             else (self._ends.sender, self._ends.sender_identity)
         )
         try:
-            signed = self._signed(peer_share, by_sender=not self._is_sender)
+            signed = self._sign_transcript(peer_share, by_sender=not self._is_sender)
             Ed25519PublicKey.from_public_bytes(known).verify(peer_signature, signed)
         except InvalidSignature as error:
             raise RingBroken(
@@ -195,17 +195,17 @@ class Handshake:
                 "identity that this rank expects; check the identities handed to SealedRing"
             ) from error
         agreed = self._private.exchange(X25519PublicKey.from_public_bytes(peer_share))
-        salt = self._signed(peer_share, by_sender=None)
+        salt = self._sign_transcript(peer_share, by_sender=None)
         derived = HKDF(SHA256(), KEY_BYTES * count, salt, _PROTOCOL + b" keys").derive(agreed)
         return [derived[start : start + KEY_BYTES] for start in range(0, len(derived), KEY_BYTES)]
 
-    def _signed(self, peer_share: bytes, *, by_sender: bool | None) -> bytes:
+    def _sign_transcript(self, peer_share: bytes, *, by_sender: bool | None) -> bytes:
         shares = (self.share, peer_share) if self._is_sender else (peer_share, self.share)
         who = {True: "sender", False: "receiver", None: "salt"}[by_sender]
         return self._ends.transcript(*shares, who)
 
 
-def crew(threads: int, name: str) -> ThreadPoolExecutor | None:
+def make_pool(threads: int, name: str) -> ThreadPoolExecutor | None:
     """Threads that seal and open beside the caller's own; none where one is enough."""
     settings: dict[str, Any] = {"thread_name_prefix": name}
     return ThreadPoolExecutor(threads - 1, **settings) if threads > 1 else None

@@ -18,7 +18,7 @@ SCHEMA = 1
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
-def checked_run_id(run_id: str) -> str:
+def check_run_id(run_id: str) -> str:
     """A run id that the landing zone takes."""
     if not _RUN_ID.fullmatch(run_id):
         raise RecordingRefused(

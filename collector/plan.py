@@ -1,4 +1,4 @@
-"""What the benchmark records: configurations by name, each with the twin that it is held against."""
+"""What the benchmark records: configurations by name, each with the baseline that it is held against."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Configuration:
         return asdict(self)
 
 
-def planned(
+def plan_configurations(
     models: Sequence[str],
     worlds: Sequence[int],
     modes: Sequence[str],
@@ -49,13 +49,13 @@ def planned(
     found: list[Configuration] = []
     for world in worlds:
         for model in models:
-            found += _of(model, world, modes, repeats)
+            found += _plan_modes(model, world, modes, repeats)
             if model in variant_models and world in variant_worlds:
-                found += _varied(model, world, variants)
+                found += _plan_variants(model, world, variants)
     return found
 
 
-def _of(model: str, world: int, modes: Sequence[str], repeats: int) -> Iterable[Configuration]:
+def _plan_modes(model: str, world: int, modes: Sequence[str], repeats: int) -> Iterable[Configuration]:
     plain = f"{model}-plain-w{world}"
     for mode in MODES:
         if mode in modes:
@@ -67,18 +67,18 @@ def _of(model: str, world: int, modes: Sequence[str], repeats: int) -> Iterable[
             yield Configuration(f"{plain}-again{again}", model, world, "plain", ring={"mode": "plain"}, repeat_of=plain)
 
 
-def _varied(model: str, world: int, variants: Sequence[str]) -> Iterable[Configuration]:
+def _plan_variants(model: str, world: int, variants: Sequence[str]) -> Iterable[Configuration]:
     plain = f"{model}-plain-w{world}"
     for variant in variants:
         ring = settings_of(variant)
         slug = variant.replace("=", "").replace("+", "-").replace("_", "-")
-        twin = plain
+        baseline = plain
         if "bucket_cap_mib" in ring:
-            # Another cap is another workload: it needs a twin of its own.
-            twin = f"{plain}-{slug}"
-            yield Configuration(twin, model, world, "plain", variant, {**ring, "mode": "plain"})
+            # Another cap is another workload: it needs a baseline of its own.
+            baseline = f"{plain}-{slug}"
+            yield Configuration(baseline, model, world, "plain", variant, {**ring, "mode": "plain"})
         run_id = f"{model}-sealed-w{world}-{slug}"
-        yield Configuration(run_id, model, world, "sealed", variant, {**ring, "mode": "sealed"}, twin)
+        yield Configuration(run_id, model, world, "sealed", variant, {**ring, "mode": "sealed"}, baseline)
 
 
 def settings_of(variant: str) -> dict[str, Any]:

@@ -16,21 +16,23 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from collector.models import build
+from collector.parent import end_with_parent
 from collector.plan import BUCKET_CAP_MIB, Configuration
-from collector.rates import hops, single_core
 from collector.recording import Window, record
 from collector.ring import CHUNK_BYTES, SealedRing
+from collector.sealing_rates import hops, single_core
 
 _TIMEOUT = timedelta(seconds=120)
 _NOTE = {
     "native": "All-reduce by gloo.",
     "plain": "Ring all-reduce through host memory, no crypto.",
-    "sealed": "The ring of the plain twin with AES-256-GCM at every hop, in software: an emulation, not a TEE.",
+    "sealed": "The ring of the plain baseline with AES-256-GCM at every hop, in software: an emulation, not a TEE.",
 }
 
 
 def run(plan_path: Path, rank: int) -> None:
     """All configurations of the plan, one after the other."""
+    end_with_parent()
     plan: dict[str, Any] = json.loads(plan_path.read_text("utf-8"))
     world = plan["world"]
     device = torch.device("cuda", 0) if plan["device"] == "cuda" else torch.device("cpu")
@@ -38,7 +40,8 @@ def run(plan_path: Path, rank: int) -> None:
         torch.cuda.set_device(device)
     torch.set_num_threads(plan["threads"])
     dist.init_process_group("gloo", f"file://{plan['rendezvous']}", rank=rank, world_size=world, timeout=_TIMEOUT)
-    core = single_core()
+    # Rates take time of their own: a run of a pair is there for its steps alone.
+    core = single_core() if plan["hop_s"] else None
     for fields in plan["configurations"]:
         configuration = Configuration(**fields)
         if not _has_time(plan["deadline_epoch_s"]):
@@ -46,15 +49,15 @@ def run(plan_path: Path, rank: int) -> None:
             continue
         _tell(rank, event="started", run_id=configuration.run_id)
         began = time.monotonic()
-        found = _trained(configuration, device, plan, rank)
+        found = _train(configuration, device, plan, rank)
         dist.barrier()
         _tell(
             rank,
             event="done",
             run_id=configuration.run_id,
             took_s=time.monotonic() - began,
-            core_seal_bytes_per_s=core.seal,
-            core_open_bytes_per_s=core.open,
+            core_seal_bytes_per_s=core.seal if core else None,
+            core_open_bytes_per_s=core.open if core else None,
             **found,
         )
         gc.collect()
@@ -66,7 +69,7 @@ def run(plan_path: Path, rank: int) -> None:
     os._exit(0)
 
 
-def _trained(configuration: Configuration, device: torch.device, plan: dict[str, Any], rank: int) -> dict[str, Any]:
+def _train(configuration: Configuration, device: torch.device, plan: dict[str, Any], rank: int) -> dict[str, Any]:
     torch.manual_seed(rank)
     workload = build(configuration.model, device, plan["batch_size"])
     ring = None
@@ -91,6 +94,7 @@ def _trained(configuration: Configuration, device: torch.device, plan: dict[str,
         "note": _NOTE[configuration.mode]
         + (f" Variant {configuration.variant}." * bool(configuration.variant))
         + shared,
+        **plan.get("claims", {}),
     }
     traced = plan["traced_ranks"]
     with record(
@@ -100,6 +104,7 @@ def _trained(configuration: Configuration, device: torch.device, plan: dict[str,
         module=workload.model,
         ring=ring,
         is_traced=rank in traced if traced else True,
+        extra=plan.get("extra"),
         **{name: value for name, value in claims.items() if value is not None},
     ) as recording:
         for _ in range(window.total_steps):
@@ -115,7 +120,7 @@ def _trained(configuration: Configuration, device: torch.device, plan: dict[str,
         "slowdown_ratio": recording.slowdown_ratio,
     }
     if ring is not None:
-        if configuration.mode == "sealed" and configuration.world > 1:
+        if configuration.mode == "sealed" and configuration.world > 1 and plan["hop_s"]:
             chunk = CHUNK_BYTES if ring.is_pipelined else None
             found["hops"] = hops(ring, int(min(cap, 64) * (1 << 20)), chunk, plan["hop_s"])
         dist.barrier()

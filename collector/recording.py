@@ -21,6 +21,7 @@ from collector import device as machine
 from collector.errors import RecordingRefused
 from collector.landing import Landing
 from collector.manifest import to_toml
+from collector.node import identify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +36,10 @@ _SETTLING_STEPS = 1
 
 @dataclass(frozen=True)
 class Window:
-    """Which steps are what: warm-up, timed without the profiler, the profiler's own start, recorded."""
+    """Which steps are what: warm-up, timed without the profiler, the profiler's own start, recorded.
+
+    Where no step is recorded there is no profiler, and every step after warm-up is timed without it.
+    """
 
     warmup_steps: int = 3
     bare_steps: int = 5
@@ -44,10 +48,13 @@ class Window:
     @property
     def total_steps(self) -> int:
         """Steps that a loop must run for a full recording."""
-        return self.warmup_steps + self.bare_steps + _SETTLING_STEPS + self.recorded_steps
+        traced = _SETTLING_STEPS + self.recorded_steps if self.recorded_steps else 0
+        return self.warmup_steps + self.bare_steps + traced
 
     def phase(self, step: int) -> str:
         """What the step with this number is."""
+        if not self.recorded_steps:
+            return PHASES[step >= self.warmup_steps]
         ends = (self.warmup_steps, self.bare_steps, _SETTLING_STEPS, self.recorded_steps)
         for phase, count in zip(PHASES, ends, strict=False):
             if step < count:
@@ -154,6 +161,12 @@ class Recording:
                 f"the loop ended after {len(self.steps)} steps and recording begins after {needed}: "
                 "nothing was landed; run more steps or ask for fewer before the recording"
             )
+        bare = self._count("bare")
+        if not self.window.recorded_steps and bare < self.window.bare_steps:
+            raise RecordingRefused(
+                f"the loop ended after {len(self.steps)} steps, {bare} of them after warm-up, and "
+                f"{self.window.bare_steps} were asked for: nothing was landed; run more steps or ask for fewer"
+            )
         if self._trace is not None:
             with self._trace.open("rb") as plain, gzip.open(f"{self._trace}.gz", "wb", compresslevel=9) as packed:
                 shutil.copyfileobj(plain, packed, 1 << 20)
@@ -165,11 +178,14 @@ class Recording:
                 rows.writerow([self.rank, step.number, step.phase, _seconds(step.began_ns), _seconds(step.duration_ns)])
         self.landing.finish(self._manifest() if self.rank == 0 else None)
 
+    def _count(self, phase: str) -> int:
+        return sum(step.phase == phase for step in self.steps)
+
     def _manifest(self) -> str:
         mode, said = machine.confidential()
         if said is not None:
             (self.landing.folder / "conf_compute.txt").write_text(said, "utf-8")
-        if mode in {"on", "devtools"} and (evidence := machine.attested()) is not None:
+        if mode in {"on", "devtools"} and (evidence := machine.fetch_attestation()) is not None:
             (self.landing.folder / "attestation.json").write_text(evidence, "utf-8")
         processor = machine.processor()
         found = {
@@ -188,7 +204,8 @@ class Recording:
             # The driver contradicts it, and which of the regimes this is, it does not say.
             claims["regime"] = None
         timed = {f"median_{phase}_step_s": self.median_s(phase) for phase in ("bare", "recorded")}
-        return to_toml({**found, **claims}, {**processor, **timed, **self.extra})
+        counted = {f"{phase}_steps_count": self._count(phase) for phase in ("bare", "recorded")}
+        return to_toml({**found, **claims}, {**processor, **identify(), **timed, **counted, **self.extra})
 
 
 def record(
@@ -207,9 +224,10 @@ def record(
     """Record the training loop inside this context into `<landing>/<run_id>/`; `claims` are fields of `run.toml`.
 
     Rank and world size come from the process group, else from the launcher. With `is_traced=False` a rank takes part
-    without leaving a trace, so that a recording of many ranks stays small.
+    without leaving a trace, so that a recording of many ranks stays small. A window without recorded steps leaves none.
     """
     rank, ranks = _place()
+    window = window or Window()
     known: dict[str, Any] = {}
     if module is not None:
         known["parameters_count"] = sum(item.numel() for item in module.parameters() if item.requires_grad)
@@ -224,11 +242,11 @@ def record(
         run_id,
         rank,
         ranks,
-        window or Window(),
+        window,
         {**known, **claims},
         {**(ring.settings() if ring else {}), **(extra or {})},
         torch.device(device) if device is not None else None,
-        is_traced,
+        is_traced and window.recorded_steps > 0,
     )
 
 

@@ -11,8 +11,8 @@ from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from collector.errors import CollectorError, RingBroken
-from collector.links import Chains, Identity, crew
-from collector.meeting import Member, Via, met, shared_keys
+from collector.handshake import Member, Via, connect_neighbours, share_keys
+from collector.links import Chains, Identity, make_pool
 from collector.rotation import Keys, Rotation, Tally, Work, parts_of
 from collector.spans import span
 from collector.staging import HostMemory, InPlace, Pinned, Staged
@@ -38,7 +38,7 @@ class Job:
 class SealedRing:
     """Reduce gradients by a ring of send and receive through host memory.
 
-    `mode="sealed"` seals every hop with AES-256-GCM; `mode="plain"` is its twin, the same path without crypto.
+    `mode="sealed"` seals every hop with AES-256-GCM; `mode="plain"` is its baseline, the same path without crypto.
     `chains` cuts a message into pieces that are sealed at once, each under a key of its own; `pipelined` lets a
     message travel in chunks, so that transfer, sealing and copies overlap; `direct` forwards finished parts as they
     came, sealed for the whole group, instead of opening and sealing them again at every hop.
@@ -79,16 +79,17 @@ class SealedRing:
         self.is_pipelined = pipelined
         self.is_direct = direct
         self.bucket_cap_mib = bucket_cap_mib
+        self.chunk_bytes = chunk_bytes if pipelined else None
         self._member = Member(dist.get_rank(group), dist.get_world_size(group), group, timeout_s)
         self._memory = HostMemory()
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
-        self._pool = crew(chains, "ring-seal") if mode == "sealed" else None
+        self._pool = make_pool(chains, "ring-seal") if mode == "sealed" else None
         self._fault: RingBroken | None = None
         self._steps = 0
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._rotation: Rotation | None = None
         if self._member.ranks > 1:
-            self._begin(identity, identities, chunk_bytes if pipelined else None, via, transport)
+            self._begin(identity, identities, via, transport)
 
     @property
     def regime(self) -> str:
@@ -100,13 +101,14 @@ class SealedRing:
         """What the ring has done so far."""
         return self._rotation.tally if self._rotation else Tally()
 
-    def settings(self) -> dict[str, str | int | bool]:
+    def settings(self) -> dict[str, str | int | bool | None]:
         """How the ring works, for the manifest's `[extra]`."""
         return {
             "ring_mode": self.mode,
             "ring_chains": self.chains,
             "ring_pipelined": self.is_pipelined,
             "ring_direct": self.is_direct,
+            "ring_chunk_bytes": self.chunk_bytes,
             "ring_transport": self._link.transport if self._rotation else "none",
         }
 
@@ -124,13 +126,13 @@ class SealedRing:
         buffer, step = bucket.buffer(), self._steps
         if bucket.is_last():
             self._steps += 1
-        return self._reduced(buffer, bucket.index(), step)
+        return self._reduce(buffer, bucket.index(), step)
 
     def reduce(self, tensor: torch.Tensor) -> torch.Tensor:
         """Replace a flat tensor by its mean over all ranks, and wait for it."""
         self.check()
         try:
-            return self._reduced(tensor, 0, self._steps).wait()
+            return self._reduce(tensor, 0, self._steps).wait()
         except RuntimeError:
             self.check()  # says it better
             raise
@@ -160,23 +162,22 @@ class SealedRing:
         self,
         identity: Identity | None,
         identities: dict[int, bytes] | None,
-        chunk_bytes: int | None,
         via: Via | None,
         transport: Transport,
     ) -> None:
         is_sealed = self.mode == "sealed"
         me = (identity or Identity()) if is_sealed else None
-        self._link, onward, inward = met(self._member, me, identities, self.chains, via, transport)
+        self._link, onward, inward = connect_neighbours(self._member, me, identities, self.chains, via, transport)
         keys = None
         if is_sealed:
             keys = Keys(Chains(onward, self._pool), Chains(inward, self._pool))
             if self.is_direct:
-                keys = shared_keys(self._member, self._link, keys, self.chains, self._pool)
-        self._rotation = Rotation(self._member.rank, self._member.ranks, self._link, keys, chunk_bytes)
+                keys = share_keys(self._member, self._link, keys, self.chains, self._pool)
+        self._rotation = Rotation(self._member.rank, self._member.ranks, self._link, keys, self.chunk_bytes)
         self._thread = threading.Thread(target=self._work, args=(self._rotation,), name="ring", daemon=True)
         self._thread.start()
 
-    def _reduced(self, buffer: torch.Tensor, index: int, step: int) -> Gradients:
+    def _reduce(self, buffer: torch.Tensor, index: int, step: int) -> Gradients:
         is_cuda = buffer.device.type == "cuda"
         future: Gradients = torch.futures.Future(devices=[buffer.device] if is_cuda else None)
         if self._rotation is None:
@@ -189,9 +190,9 @@ class SealedRing:
             ready.record(torch.cuda.current_stream(buffer.device))
         self._jobs.put(Job(buffer, ready, index, step, future))
         # DDP asks a future for its value in C++, where only an error of a callback shows as an error.
-        return future.then(self._checked)
+        return future.then(self._check_result)
 
-    def _checked(self, future: Gradients) -> torch.Tensor:
+    def _check_result(self, future: Gradients) -> torch.Tensor:
         self.check()
         return future.value()
 
@@ -204,7 +205,7 @@ class SealedRing:
                 try:
                     with span("tee::all_reduce", job.bucket.numel() * job.bucket.element_size()):
                         parts = parts_of(job.bucket.numel(), self._member.ranks)
-                        staged = self._staged(job, parts)
+                        staged = self._stage(job, parts)
                         rotation.run(Work(staged, parts, job.step, job.index, collective))
                         staged.finish()
                     collective += 1
@@ -217,7 +218,7 @@ class SealedRing:
         self._fault = error if isinstance(error, RingBroken) else RingBroken(f"rank {self._member.rank}: {reason}")
         self._link.abort(reason)
 
-    def _staged(self, job: Job, parts: list[tuple[int, int]]) -> Staged:
+    def _stage(self, job: Job, parts: list[tuple[int, int]]) -> Staged:
         if job.ready is None:
             return InPlace(job.bucket)
         device = job.bucket.device

@@ -11,9 +11,9 @@ import torch
 from cryptography.exceptions import InvalidTag
 
 from collector.frames import GROUP, LINK, Place
-from collector.links import Chains, tampered
+from collector.links import Chains, describe_tampering
 from collector.spans import span
-from collector.staging import copied, memory_of, tensor_of
+from collector.staging import copy_bytes, memory_of, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,7 @@ def slots_for(chunks: int, *, is_direct: bool) -> int:
     return lead_of(chunks, is_direct=is_direct) + is_direct + (_SPARE if chunks > 1 else 0)
 
 
-def _added(own: torch.Tensor, came: torch.Tensor, ranks: int) -> None:
+def _add_blocks(own: torch.Tensor, came: torch.Tensor, ranks: int) -> None:
     """Add, and take the mean where the sum is complete; block by block, so that the second pass finds it in a cache."""
     if ranks == 1:
         own.add_(came)
@@ -185,8 +185,9 @@ class Rotation:
             if self._keys is not None:
                 self._open(self._keys, place, came, mine)
             elif came.obj is not mine.obj:
-                with span("tee::keep"):
-                    copied(came, mine)
+                # The sealed ring moves these bytes as it opens them.
+                with span("tee::copy_in", len(mine)):
+                    copy_bytes(came, mine)
             return
         if self._keys is not None:
             plain = memory_of(self._scratch)[: self._bytes_of(work, part)]
@@ -195,7 +196,7 @@ class Rotation:
         began = time.perf_counter_ns()
         with span("tee::reduce"):
             own = work.staged.host[part[0] : part[1]]
-            _added(own, tensor_of(came, own.dtype), self._ranks if place.hop == self._ranks - 2 else 1)
+            _add_blocks(own, tensor_of(came, own.dtype), self._ranks if place.hop == self._ranks - 2 else 1)
         self.tally.reduce_ns += time.perf_counter_ns() - began
 
     def _open(self, keys: Keys, place: Place, came: memoryview, out: memoryview) -> None:
@@ -205,7 +206,7 @@ class Rotation:
             try:
                 chains.open(came, place.context(), out)
             except InvalidTag as error:
-                raise tampered(f"{place} from rank {(self._rank - 1) % self._ranks}", error) from error
+                raise describe_tampering(f"{place} from rank {(self._rank - 1) % self._ranks}", error) from error
         self.tally.open_ns += time.perf_counter_ns() - began
         self.tally.opened_bytes += len(out)
 
@@ -230,6 +231,12 @@ class Rotation:
                 chains.seal(view, place.context(), room)
             self.tally.seal_ns += time.perf_counter_ns() - began
             self.tally.sealed_bytes += count
+            view = room
+        elif self._link.sends_from_slots:
+            # The sealed ring moves these bytes as it seals them; waiting for room is outside of both spans.
+            room = self._link.room(place.length)
+            with span("tee::copy_out", count):
+                copy_bytes(view, room)
             view = room
         with span("tee::send", count):
             self._link.send(place, view)

@@ -26,7 +26,7 @@ def tensor_of(view: memoryview, dtype: torch.dtype = torch.uint8) -> torch.Tenso
     return torch.frombuffer(view, dtype=dtype) if len(view) else torch.empty(0, dtype=dtype)
 
 
-def copied(source: memoryview, sink: memoryview) -> None:
+def copy_bytes(source: memoryview, sink: memoryview) -> None:
     """Copy without holding up other threads, which an assignment of views would."""
     tensor_of(sink).copy_(tensor_of(source))
 

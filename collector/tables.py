@@ -75,14 +75,14 @@ def _sealing(configurations: Sequence[Configuration], results: Results) -> str:
 
 
 def _variants(configurations: Sequence[Configuration], results: Results) -> str:
-    header = ("run", "step ms", "its plain twin ms", "ratio", "sealed without the variant ms")
+    header = ("run", "step ms", "its plain baseline ms", "ratio", "sealed without the variant ms")
     rows = []
     for item in configurations:
         if item.variant and item.mode == "sealed":
-            step, twin = _step(results, item.run_id), _step(results, item.baseline or "")
+            step, baseline = _step(results, item.run_id), _step(results, item.baseline or "")
             without = _step(results, f"{item.model}-sealed-w{item.world}")
-            ratio = f"{step / twin:.2f}" if step and twin else "-"
-            rows.append((item.run_id, _ms(step), _ms(twin), ratio, _ms(without)))
+            ratio = f"{step / baseline:.2f}" if step and baseline else "-"
+            rows.append((item.run_id, _ms(step), _ms(baseline), ratio, _ms(without)))
     return markdown(header, rows)
 
 

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from collector.errors import RingBroken
-from collector.frames import ABORT, HEADER, MOST_REASON_BYTES, Place, ended, misplaced, unpack
+from collector.frames import ABORT, HEADER, MOST_REASON_BYTES, Place, describe_end, describe_misplaced, unpack
 from collector.spans import span
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Link:
     """
 
     transport = "tcp"
+    sends_from_slots = False
 
     def __init__(self, rank: int, ranks: int, onward: socket.socket, inward: socket.socket, timeout_s: float) -> None:
         self._rank = rank
@@ -173,7 +174,9 @@ class Link:
             except RingBroken as error:
                 fault = error
             except TimeoutError:
-                fault = RingBroken(f"rank {self._rank} waited {self._timeout_s:g} s for {self._awaited(queue, ticket)}")
+                fault = RingBroken(
+                    f"rank {self._rank} waited {self._timeout_s:g} s for {self._wait_for(queue, ticket)}"
+                )
             except (OSError, EOFError) as error:
                 lost = self._next if queue is self._sending else self._previous
                 why = str(error) or "it hung up"
@@ -209,7 +212,7 @@ class Link:
             except (OSError, EOFError, ValueError):
                 return
 
-    def _awaited(self, queue: deque[Ticket], ticket: Ticket) -> str:
+    def _wait_for(self, queue: deque[Ticket], ticket: Ticket) -> str:
         if queue is self._sending:
             return f"rank {self._next} to take what it was sent"
         return f"{unpack(ticket.expected)}: it was dropped, or rank {self._previous} is stuck"
@@ -236,8 +239,8 @@ class Link:
         if found is not None and found.kind == ABORT and found.length <= MOST_REASON_BYTES:
             text = bytearray(found.length)
             self._fill(memoryview(text), source)
-            raise ended(found, bytes(text))
-        raise misplaced(self._rank, expected, found)
+            raise describe_end(found, bytes(text))
+        raise describe_misplaced(self._rank, expected, found)
 
     def _fill(self, view: memoryview, source: socket.socket | None = None) -> None:
         source, deadline = source or self._sockets[1], time.monotonic() + self._timeout_s

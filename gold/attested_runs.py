@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import narwhals as nw
 
-from lake.frames import Frame, sentences, shaped
+from lake.frames import Frame, join_reasons, select_declared
 from lake.tables import RUN_ID, Table, boolean, text
 from silver.attestations import STANDINGS
 from silver.runs import TABLE as RUNS
@@ -25,6 +25,9 @@ _KEPT = (
     "conflicts",
     "found_sealed_message_count",
     "found_violations_count",
+    "ranks_count",
+    "found_world_size",
+    "world_size",
     "found_cc_mode",
     "found_cc_evidence",
 )
@@ -84,16 +87,16 @@ def measure(runs: Frame, replayed_in: Sequence[str] = ()) -> Frame:
     it attests none of them, and what it said of the device's mode is not believed either.
     """
     if replayed_in:
-        runs = _replayed(runs, replayed_in)
+        runs = _apply_replay(runs, replayed_in)
     is_unproven = nw.col("agreement") == "unproven"
     has_regime = ~nw.col("regime").is_null()
     is_blind = nw.col("gpu_evidence") == "unobservable"
-    return shaped(
+    return select_declared(
         runs.with_columns(
             has_attestation=(nw.col("attestation") == "attested").fill_null(False),
             verdict=_verdict(),
             evidence=nw.when(is_unproven).then(nw.lit("unobservable")).otherwise(nw.lit("measured")),
-            reason=sentences(
+            reason=join_reasons(
                 (~has_regime, "the run claims no regime"),
                 (is_unproven & is_blind, "no GPU rows were recorded"),
                 (nw.col("attestation").is_null() & ~nw.col("found_cc_mode").is_null(), "nothing attests it"),
@@ -104,7 +107,7 @@ def measure(runs: Frame, replayed_in: Sequence[str] = ()) -> Frame:
     )
 
 
-def _replayed(runs: Frame, others: Sequence[str]) -> Frame:
+def _apply_replay(runs: Frame, others: Sequence[str]) -> Frame:
     """The run as a token that is not its own leaves it."""
     named = ", ".join(others[:_MOST_NAMED]) + (f" and {len(others) - _MOST_NAMED} more" if others[_MOST_NAMED:] else "")
     finding = f"an id or nonce of its tokens is also in {named}"
@@ -125,11 +128,13 @@ def _verdict() -> nw.Expr:
     sealed, broken = "found_sealed_message_count", "found_violations_count"
     proof = (
         nw.when(nw.col(sealed) > 0)
-        .then(_counted(sealed, "message", "sealed"))
+        .then(_format_count(sealed, "message", "sealed"))
         .otherwise(nw.col("found_cc_evidence").fill_null("copies are labelled as it labels them"))
     )
-    violations = nw.when(nw.col(broken) > 0).then(_counted(broken, "violation")).otherwise(nw.lit("no violation"))
-    agrees = nw.concat_str(regime, nw.lit(" is what the recording shows: "), proof, nw.lit(", "), violations)
+    violations = nw.when(nw.col(broken) > 0).then(_format_count(broken, "violation")).otherwise(nw.lit("no violation"))
+    agrees = nw.concat_str(
+        regime, nw.lit(" is what the recording shows: "), proof, nw.lit(", "), violations, _describe_missing_ranks()
+    )
     contradicted = nw.concat_str(nw.lit("contradicted: "), nw.col("contradictions"))
     unproven = nw.concat_str(nw.lit("unproven: nothing in the recording shows "), regime)
     found = (
@@ -155,7 +160,18 @@ def _verdict() -> nw.Expr:
     )
 
 
-def _counted(count: str, noun: str, *rest: str) -> nw.Expr:
+def _describe_missing_ranks() -> nw.Expr:
+    """What agrees is what was recorded: ranks without a trace are said."""
+    world = nw.coalesce(nw.col("found_world_size"), nw.col("world_size"))
+    seen = nw.col("ranks_count").cast(nw.Int64).cast(nw.String)
+    told = nw.concat_str(
+        nw.lit(", on "), seen, nw.lit(" of "), world.cast(nw.String), nw.lit(" ranks: the others recorded no trace")
+    )
+    is_short = ((nw.col("ranks_count") > 0) & (nw.col("ranks_count") < world)).fill_null(False)
+    return nw.when(is_short).then(told).otherwise(nw.lit(""))
+
+
+def _format_count(count: str, noun: str, *rest: str) -> nw.Expr:
     """A number with its noun, in the plural where it must be, and what else is to be said."""
     told = nw.col(count).cast(nw.Int64).cast(nw.String)
     one, many = " ".join(("", noun, *rest)), " ".join(("", f"{noun}s", *rest))

@@ -86,7 +86,7 @@ VERDICT_CLASS = text(
 _WEAKER = ("measured", "modelled", "unobservable")
 
 
-def begin_row(table: Table, pair: Pair, run: Row) -> dict[str, Any]:
+def start_row(table: Table, pair: Pair, run: Row) -> dict[str, Any]:
     """A row of such a table of which only the pair is known yet."""
     return {
         **dict.fromkeys(table.column_names),

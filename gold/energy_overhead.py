@@ -103,7 +103,7 @@ def measure(
     # Runs that are equal to the last digit are copies of one recording and count once.
     sides = [list(dict.fromkeys(one for one in side if one is not None)) for side in found]
     row: dict[str, Any] = {
-        **comparison.begin_row(TABLE, pair, run),
+        **comparison.start_row(TABLE, pair, run),
         "margin_fraction": margin,
         "devices_count": len({cell["device_id"] for cell in ours[0]}),
         "baseline_devices_count": len({cell["device_id"] for cell in theirs[0]}),
@@ -140,7 +140,7 @@ def _sums(rows: Rows, timer: str, period: str) -> Rows:
             "duration_ns": cells[0]["duration_ns"],
             # The device with the fewest readings, and the slowest sensor, limit what is known.
             "readings_count": min(cell["samples_count"] for cell in cells),
-            "sampling_ns": max((cell["sampling_ns"] or 0 for cell in cells), default=0),
+            "sensor_ns": max((cell["sensor_period_ns"] or cell["sampling_ns"] or 0 for cell in cells), default=0),
             "evidence": comparison.find_weakest(cell["evidence"] for cell in cells),
             "reasons": {part for cell in cells if cell["reason"] for part in cell["reason"].split("; ")},
         }
@@ -162,7 +162,7 @@ def _summarise(rows: Rows, timer: str, period: str) -> _Run | None:
         math.fsum(step["energy_j"] for step in steps) / window * 1e9 if window else 0.0
         for steps, window in zip(ranks.values(), windows, strict=True)
     ]
-    sampling = max(step["sampling_ns"] for steps in ranks.values() for step in steps)
+    sampling = max(step["sensor_ns"] for steps in ranks.values() for step in steps)
     return _Run(
         energy_j=float(np.median(energies)),
         power_w=float(np.median(powers)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from gold.percentiles import percentiles
-from lake.frames import Frame, floored, fraction, sentences, shaped
+from gold.percentiles import find_percentiles
+from lake.frames import Frame, divide_down, divide_to_fraction, join_reasons, select_declared
 from lake.tables import RUN_ID, Table, float64, int64, text
 from silver.patterns import KINDS
 from silver.steps import EVIDENCE
@@ -51,13 +51,13 @@ def measure(spans: Frame) -> Frame:
         total_ns=nw.col("duration_ns").sum().cast(nw.Int64),
     )
     sums = sums.with_columns(_run_ns=nw.col("total_ns").sum().over("run_id").cast(nw.Int64))
-    sums = sums.join(percentiles(work, _KEYS, "duration_ns"), on=list(_KEYS), how="inner")
-    return shaped(
+    sums = sums.join(find_percentiles(work, _KEYS, "duration_ns"), on=list(_KEYS), how="inner")
+    return select_declared(
         sums.with_columns(
-            mean_ns=floored(nw.col("total_ns"), nw.col("kernels_count")),
-            share_fraction=fraction(nw.col("total_ns"), nw.col("_run_ns")),
+            mean_ns=divide_down(nw.col("total_ns"), nw.col("kernels_count")),
+            share_fraction=divide_to_fraction(nw.col("total_ns"), nw.col("_run_ns")),
             evidence=nw.lit("measured"),
-            reason=sentences((nw.col("_run_ns") == 0, "all GPU work of the run lasted no time at all")),
+            reason=join_reasons((nw.col("_run_ns") == 0, "all GPU work of the run lasted no time at all")),
         ),
         TABLE,
     )

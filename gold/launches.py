@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from gold.percentiles import percentiles
-from lake.frames import Frame, firsts, flag, fraction, sentences, shaped, without
+from gold.percentiles import find_percentiles
+from lake.frames import Frame, divide_to_fraction, drop_matching, join_reasons, keep_first, select_declared, to_flag
 from lake.tables import RUN_ID, Column, Table, float64, int32, int64, text
 from silver.patterns import PATTERNS
 from silver.spans import TABLE as SPANS
 from silver.steps import EVIDENCE
 
 
-def _delays(prefix: str, what: str) -> tuple[Column, ...]:
+def _declare_delays(prefix: str, what: str) -> tuple[Column, ...]:
     return tuple(
         int64(f"{prefix}_p{percent}_ns", f"{what} at rank ceil({percent} n / 100).", nullable=True, minimum=0)
         for percent in (50, 95, 99)
@@ -36,10 +36,10 @@ TABLE = Table(
             minimum=0,
         ),
         int64("launch_total_ns", "Time of all launches, the first included.", nullable=True, minimum=0),
-        *_delays("launch", "Duration of the launches after the first,"),
+        *_declare_delays("launch", "Duration of the launches after the first,"),
         text("evidence", "Where the numbers of launches come from.", one_of=EVIDENCE),
         int64("kernels_count", "Kernels with a recorded launch.", nullable=True, minimum=0),
-        *_delays("queue", "Time from the end of the launch to the start of its kernel, 0 where they overlap,"),
+        *_declare_delays("queue", "Time from the end of the launch to the start of its kernel, 0 where they overlap,"),
         int64(
             "short_kernels_count",
             "Compute kernels shorter than their launch, or than their part of one that they share with others.",
@@ -75,40 +75,42 @@ def measure(short: Frame, spans: Frame) -> Frame:
     launches = spans.filter(PATTERNS.has_pattern("pattern", "launch_call")).select(
         *_KEYS, *SPANS.key, "ts_ns", "duration_ns"
     )
-    first = firsts(launches, _KEYS, ["ts_ns", *SPANS.key])
-    steady = without(launches, first, _KEYS, SPANS.key)
-    work = _work(spans.filter(nw.col("is_gpu")))
+    first = keep_first(launches, _KEYS, ["ts_ns", *SPANS.key])
+    steady = drop_matching(launches, first, _KEYS, SPANS.key)
+    work = _select_work(spans.filter(nw.col("is_gpu")))
     for part in (
-        _calls(spans),
+        _select_calls(spans),
         first.select(*_KEYS, first_launch_ns=nw.col("duration_ns")),
-        percentiles(steady, _KEYS, "duration_ns", "launch_"),
+        find_percentiles(steady, _KEYS, "duration_ns", "launch_"),
         _sums(work),
         short.group_by(*_KEYS).agg(nw.col("short_kernels_count").sum().cast(_INT)),
-        percentiles(work.filter(nw.col("kernels_count") == 1), _KEYS, "_queue_ns", "queue_"),
+        find_percentiles(work.filter(nw.col("kernels_count") == 1), _KEYS, "_queue_ns", "queue_"),
     ):
         ranks = ranks.join(part, on=list(_KEYS), how="left")
-    return shaped(_evident(ranks), TABLE)
+    return select_declared(_add_evidence(ranks), TABLE)
 
 
-def shorter(spans: Frame, low_ns: int, high_ns: int) -> Frame:
+def pick_shorter(spans: Frame, low_ns: int, high_ns: int) -> Frame:
     """Count compute kernels shorter than their launch, or than their part of one that they share, as in a CUDA graph.
 
     Only launches within a slice of time: which kernels share one is known where all of its work is at hand.
     """
     started, keys = nw.col("launch_ts_ns"), [*_KEYS, "launch_ts_ns", "correlation_id"]
-    work = _work(spans.filter(nw.col("is_gpu"), started >= low_ns, started < high_ns))
+    work = _select_work(spans.filter(nw.col("is_gpu"), started >= low_ns, started < high_ns))
     work = work.with_columns(_together=nw.col("_one").sum().over(*keys).cast(_INT))
     part = (nw.col("launch_duration_ns") + nw.col("_together") - 1) // nw.col("_together")
-    short = work.select(*_KEYS, short_kernels_count=flag((nw.col("_compute") == 1) & (nw.col("duration_ns") < part)))
+    short = work.select(*_KEYS, short_kernels_count=to_flag((nw.col("_compute") == 1) & (nw.col("duration_ns") < part)))
     return short.group_by(*_KEYS).agg(nw.col("short_kernels_count").sum().cast(_INT))
 
 
-def _calls(spans: Frame) -> Frame:
+def _select_calls(spans: Frame) -> Frame:
     """Count the calls of a rank that recorded any, and what its launches took."""
     is_launch = PATTERNS.has_pattern("pattern", "launch_call")
     calls = spans.filter(PATTERNS.has_pattern("pattern", *_CALLS)).with_columns(
-        launches_count=flag(is_launch),
-        copy_calls_count=flag(PATTERNS.has_pattern("pattern", "copy_call")),
+        launches_count=to_flag(is_launch),
+        copy_calls_count=to_flag(
+            PATTERNS.has_pattern("pattern", "copy_call", "blocking_copy_call") & (nw.col("kind") != "blocking_copy")
+        ),
         launch_total_ns=nw.when(is_launch).then(nw.col("duration_ns")),
     )
     sums = calls.group_by(*_KEYS).agg(
@@ -120,7 +122,7 @@ def _calls(spans: Frame) -> Frame:
     return sums.with_columns(launch_total_ns=total)
 
 
-def _work(work: Frame) -> Frame:
+def _select_work(work: Frame) -> Frame:
     """Every piece of GPU work: which of the counts it belongs to, and how long it queued."""
     zero, is_orphan = nw.lit(0).cast(_INT), nw.col("is_orphan")
     is_kernel = nw.col("kind").is_in(_KERNELS) & ~is_orphan
@@ -132,11 +134,11 @@ def _work(work: Frame) -> Frame:
         "duration_ns",
         "launch_duration_ns",
         _one=nw.lit(1).cast(_INT),
-        kernels_count=flag(is_kernel),
-        _compute=flag((nw.col("kind") == "compute") & is_kernel),
-        orphans_count=flag(is_orphan),
+        kernels_count=to_flag(is_kernel),
+        _compute=to_flag((nw.col("kind") == "compute") & is_kernel),
+        orphans_count=to_flag(is_orphan),
         orphan_ns=nw.when(is_orphan).then(nw.col("duration_ns")).otherwise(zero),
-        before_launch_count=flag(nw.col("is_before_launch")),
+        before_launch_count=to_flag(nw.col("is_before_launch")),
         _queue_ns=nw.when(waited > 0).then(waited).otherwise(zero),
     )
 
@@ -147,7 +149,7 @@ def _sums(work: Frame) -> Frame:
     return work.group_by(*_KEYS).agg(*(nw.col(name).sum().cast(_INT) for name in names))
 
 
-def _evident(ranks: Frame) -> Frame:
+def _add_evidence(ranks: Frame) -> Frame:
     """Say what was seen; a rank without GPU rows was not seen to have an idle GPU (R4)."""
     is_called, is_seen = ~nw.col("launches_count").is_null(), ~nw.col("kernels_count").is_null()
     seen = {True: nw.lit("measured"), False: nw.lit("unobservable")}
@@ -155,10 +157,10 @@ def _evident(ranks: Frame) -> Frame:
     count = nw.when(is_seen).then(nw.col("short_kernels_count").fill_null(0))
     return ranks.with_columns(
         short_kernels_count=count,
-        short_kernels_fraction=fraction(count, nw.col("_compute")),
+        short_kernels_fraction=divide_to_fraction(count, nw.col("_compute")),
         evidence=nw.when(is_called).then(seen[True]).otherwise(seen[False]),
         gpu_evidence=nw.when(is_seen).then(seen[True]).otherwise(seen[False]),
-        reason=sentences(
+        reason=join_reasons(
             (~is_called, "no calls of the CUDA API were recorded"),
             (nw.col("launches_count") == 0, "the rank launched nothing while it was recorded"),
             (nw.col("launches_count") == 1, "the only launch is the first, which the percentiles leave out"),

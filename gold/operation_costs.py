@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from gold.percentiles import counted, medians
-from lake.frames import Frame, firsts, flag, fraction, sentences, shaped, without
+from gold.percentiles import count_values, find_medians
+from lake.frames import (
+    Frame,
+    divide_down,
+    divide_to_fraction,
+    drop_matching,
+    join_reasons,
+    keep_first,
+    select_declared,
+    to_flag,
+)
 from lake.tables import RUN_ID, Table, float64, int64, text
 from silver.spans import DIRECTIONS, MEMORIES
 from silver.spans import TABLE as SPANS
 from silver.steps import EVIDENCE
 
 TOO_FEW = "fewer than 9 have no interval"
-OPERATIONS = ("call", "copy", "copy_call")
+OPERATIONS = ("call", "copy", "copy_call", "first_call")
 NONE, UNKNOWN = "none", "unknown"
 _KIB = 1024
 # Copies are compared with copies of their size: a small one costs its setup, a large one its bytes.
@@ -34,15 +43,16 @@ TABLE = Table(
         RUN_ID,
         text(
             "operation",
-            "call: of the CUDA API, on the host; copy: on the GPU's own track; copy_call: the call of such a copy, "
-            "which under CC also seals it on the host.",
+            "call: of the CUDA API, on the host, but for the first of its name on each rank; copy: on the GPU's own "
+            "track; copy_call: the call of such a copy, which under CC also seals it on the host, but for that first; "
+            "first_call: that first, which may set up the GPU and is no part of the steady state (R7).",
             one_of=OPERATIONS,
         ),
         text("name", "Name of the call; empty for copies."),
         text("direction", "Where a copy really went.", one_of=(*DIRECTIONS, UNKNOWN, NONE)),
         text("memory", "Host memory of a copy.", one_of=(*MEMORIES, UNKNOWN, NONE)),
         text("size_class", "Size of a copy.", one_of=(*SIZES, _LARGEST, UNKNOWN, NONE)),
-        int64("operations_count", "How many; of a call without the first on each rank (R7).", minimum=1),
+        int64("operations_count", "How many.", minimum=1),
         int64("median_ns", "Median duration: the observed one at rank ceil(n / 2).", minimum=0),
         int64(
             "median_low_ns",
@@ -52,6 +62,14 @@ TABLE = Table(
         ),
         int64("median_high_ns", "The same above.", nullable=True, minimum=0),
         int64("total_ns", "Time of all of them.", minimum=0),
+        int64("steps_count", "Ranks times steps outside warm-up.", minimum=0),
+        int64(
+            "step_total_ns",
+            "Time of those that began in a step outside warm-up, per rank and step, rounded down; a copy is of its "
+            "call's step. Null without steps.",
+            nullable=True,
+            minimum=0,
+        ),
         int64("payload_bytes", "Bytes of all; null for calls and where one is unknown.", nullable=True, minimum=0),
         float64("bytes_per_second", "Those bytes over that time.", nullable=True, minimum=0),
         text("evidence", "Where the numbers come from.", one_of=EVIDENCE),
@@ -60,28 +78,43 @@ TABLE = Table(
 )
 _KEYS = ("run_id", *TABLE.key)
 _CALLS = ("cuda_runtime", "cuda_driver")
-_SUMS = ("_bytes", "_known", "_queued")
+_SUMS = ("_bytes", "_known", "_queued", "_stepped_ns")
 _MOST_BYTES = 1 << 40
+_NAMED = ("run_id", "rank", "name")
 _INT = nw.Int64
 
 
-def measure(called: Frame, spans: Frame) -> Frame:
+def measure(called: Frame, spans: Frame, steps: Frame, first: Frame) -> Frame:
     """Time a copy on the GPU and its call on the host apart: under CC the seal is paid in the call, which may queue.
 
-    `called` are the calls of copies of all slices of time.
+    `called` are the calls of copies of all slices of time, `first` those of `find_first_calls`.
     """
-    work = nw.concat([called, _counted(_calls(spans)), _counted(_copies(spans))])
-    found = medians(work, _KEYS, "duration_ns", _SUMS)
+    one_time = _describe_calls(first, "first_call")
+    work = nw.concat(
+        [
+            called,
+            *(
+                _count_operations(some, steps)
+                for some in (_select_calls(spans, first), one_time, _select_copies(spans))
+            ),
+        ]
+    )
+    found = find_medians(work, _KEYS, "duration_ns", _SUMS)
+    cells = steps.filter(~nw.col("is_warmup")).group_by("run_id").agg(steps_count=nw.len().cast(_INT))
+    found = found.join(cells, on="run_id", how="left").with_columns(nw.col("steps_count").fill_null(0))
+    is_stepped = nw.col("steps_count") > 0
+    divisor = nw.when(is_stepped).then(nw.col("steps_count")).otherwise(nw.lit(1).cast(_INT))
+    found = found.with_columns(step_total_ns=nw.when(is_stepped).then(divide_down(nw.col("_stepped_ns"), divisor)))
     is_whole = nw.col("_known") == nw.col("operations_count")
     found = found.with_columns(payload_bytes=nw.when(is_whole).then(nw.col("_bytes")))
     is_queued = nw.col("_queued") > 0
     is_few = nw.col("median_low_ns").is_null()
     is_call = nw.col("operation") == "copy_call"
-    return shaped(
+    return select_declared(
         found.with_columns(
-            bytes_per_second=fraction(nw.col("payload_bytes"), nw.col("total_ns")) * 1e9,
+            bytes_per_second=divide_to_fraction(nw.col("payload_bytes"), nw.col("total_ns")) * 1e9,
             evidence=nw.lit("measured"),
-            reason=sentences(
+            reason=join_reasons(
                 (is_queued, "under CC such a call holds queued work: it is not the time of a copy"),
                 (is_call, "the call may have waited for work that was queued before it"),
                 (is_few, TOO_FEW),
@@ -91,14 +124,28 @@ def measure(called: Frame, spans: Frame) -> Frame:
     )
 
 
-def _calls(spans: Frame) -> Frame:
-    """Calls after the first of their name on each rank, which may set up the GPU."""
+def find_first_calls(spans: Frame) -> Frame:
+    """The first call of each name on each rank, which may set up the GPU: it stands apart from all that follow."""
+    calls = _named_calls(spans)
+    return keep_first(calls, _NAMED, ["ts_ns", *SPANS.key])
+
+
+def _named_calls(spans: Frame) -> Frame:
     calls = spans.filter(nw.col("category").is_in(_CALLS)).with_columns(name=nw.col("name").fill_null(""))
-    keys = ("run_id", "rank", "name")
-    calls = calls.select(*keys, *SPANS.key, "ts_ns", "duration_ns", "has_queued_work")
+    return calls.select(
+        *_NAMED, *SPANS.key, "ts_ns", "duration_ns", "has_queued_work", "correlation_id", _step=nw.col("step_number")
+    )
+
+
+def _select_calls(spans: Frame, first: Frame) -> Frame:
+    """Calls after the first of their name on each rank."""
+    return _describe_calls(drop_matching(_named_calls(spans), first, _NAMED, SPANS.key), "call")
+
+
+def _describe_calls(calls: Frame, operation: str) -> Frame:
     none = nw.lit(NONE)
-    return without(calls, firsts(calls, keys, ["ts_ns", *SPANS.key]), keys, SPANS.key).with_columns(
-        operation=nw.lit("call"),
+    return calls.with_columns(
+        operation=nw.lit(operation),
         direction=none,
         memory=none,
         size_class=none,
@@ -107,7 +154,7 @@ def _calls(spans: Frame) -> Frame:
     )
 
 
-def _copies(spans: Frame) -> Frame:
+def _select_copies(spans: Frame) -> Frame:
     """Copies on the GPU's track, by where they really went, by their memory and by their size."""
     copies = spans.filter(nw.col("is_gpu"), nw.col("kind") == "copy")
     size = nw.col("payload_bytes")
@@ -123,23 +170,36 @@ def _copies(spans: Frame) -> Frame:
         size_class=nw.when(is_known).then(named).otherwise(nw.lit(UNKNOWN)),
         _bytes=nw.when(is_known).then(size),
         _queued=nw.lit(0).cast(_INT),
+        _step=nw.coalesce(nw.col("launch_step_number"), nw.col("step_number")),
     )
 
 
-def copy_calls(spans: Frame, low_ns: int, high_ns: int) -> Frame:
-    """The calls within a slice of time that started one copy each; a graph that holds several has no time for one."""
+def copy_calls(spans: Frame, steps: Frame, first: Frame, low_ns: int, high_ns: int) -> Frame:
+    """The calls within a slice of time that started one copy each; a graph that holds several has no time for one.
+
+    What the first call of its name took is no time of a copy either.
+    """
     started = nw.col("launch_ts_ns")
-    called = _copies(spans.filter(started >= low_ns, started < high_ns)).with_columns(
+    called = _select_copies(spans.filter(started >= low_ns, started < high_ns)).with_columns(
         _together=nw.col("duration_ns").count().over("run_id", "rank", "launch_ts_ns", "correlation_id")
     )
-    return _counted(
-        called.filter(nw.col("_together") == 1).with_columns(
-            operation=nw.lit("copy_call"), duration_ns=nw.col("launch_duration_ns")
-        )
+    called = called.filter(nw.col("_together") == 1)
+    one_time = first.select("run_id", "rank", "correlation_id", launch_ts_ns=nw.col("ts_ns"), _is_first=nw.lit(True))
+    one_time = one_time.filter(~nw.col("correlation_id").is_null())
+    called = called.join(one_time, on=["run_id", "rank", "correlation_id", "launch_ts_ns"], how="left")
+    called = called.filter(nw.col("_is_first").is_null())
+    called = called.with_columns(operation=nw.lit("copy_call"), duration_ns=nw.col("launch_duration_ns"))
+    return _count_operations(called, steps)
+
+
+def _count_operations(work: Frame, steps: Frame) -> Frame:
+    """What is left of operations to rank and to sum: steps of warm-up are in no total of a step."""
+    steady = steps.filter(~nw.col("is_warmup")).select("run_id", "rank", _step=nw.col("step_number")).unique()
+    work = work.join(steady.with_columns(_is_steady=nw.lit(True)), on=["run_id", "rank", "_step"], how="left")
+    is_steady = nw.col("_is_steady").fill_null(False)
+    known = work.with_columns(
+        _known=to_flag(~nw.col("_bytes").is_null()),
+        _stepped_ns=nw.when(is_steady).then(nw.col("duration_ns")).otherwise(nw.lit(0).cast(_INT)),
     )
-
-
-def _counted(work: Frame) -> Frame:
-    known = work.with_columns(_known=flag(~nw.col("_bytes").is_null()))
     columns = [*_KEYS, "duration_ns", *_SUMS]
-    return counted(known.select(columns), _KEYS, "duration_ns", _SUMS).select(*columns, "_count")
+    return count_values(known.select(columns), _KEYS, "duration_ns", _SUMS).select(*columns, "_count")

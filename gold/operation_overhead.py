@@ -55,6 +55,13 @@ TABLE = Table(
         ),
         comparison.EQUIVALENCE,
         comparison.MARGIN_FRACTION,
+        int64(
+            "step_total_ns", "Time of all of them per rank and step; the mean over its runs.", nullable=True, minimum=0
+        ),
+        int64("baseline_step_total_ns", "The same of the baseline.", nullable=True, minimum=0),
+        int64(
+            "step_overhead_ns", "The first less the second: what the TEE adds to a step by such calls.", nullable=True
+        ),
         int64("runs_count", "Runs of the candidate that recorded the operation.", minimum=1),
         int64("baseline_runs_count", "Runs of the baseline that did.", minimum=1),
         int64("operations_count", "How many in all runs of the candidate.", minimum=1),
@@ -132,6 +139,7 @@ def _fill(ours: Sequence[Row], theirs: Sequence[Row], estimate: Estimate | None,
         "p_value": estimate and estimate.p_value,
         "q_value": q_value,
         "equivalence_p_value": estimate and estimate.equivalence_p_value,
+        **_compare_totals(*([row["step_total_ns"] for row in side] for side in sides)),
         "runs_count": counts[0],
         "baseline_runs_count": counts[1],
         "operations_count": sum(row["operations_count"] for row in ours),
@@ -140,6 +148,14 @@ def _fill(ours: Sequence[Row], theirs: Sequence[Row], estimate: Estimate | None,
         "evidence": comparison.find_weakest(row["evidence"] for side in sides for row in side),
         "reason": "; ".join(reasons) or None,
     }
+
+
+def _compare_totals(ours: Sequence[int | None], theirs: Sequence[int | None]) -> dict[str, int | None]:
+    """What such operations take of a step: the mean over runs, because a step pays for all of them."""
+    known = [[value for value in side if value is not None] for side in (ours, theirs)]
+    total, baseline = (sum(side) // len(side) if side else None for side in known)
+    added = None if total is None or baseline is None else total - baseline
+    return {"step_total_ns": total, "baseline_step_total_ns": baseline, "step_overhead_ns": added}
 
 
 def _find_middle(medians: Sequence[int]) -> int:

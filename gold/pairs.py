@@ -83,7 +83,7 @@ def measure(pair: Pair) -> pa.Table:
     return pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
 
 
-def paired(index: Index) -> dict[str, Pair]:
+def pair_runs(index: Index) -> dict[str, Pair]:
     """Pair every run that claims a TEE: with the baseline that it names, else with an equal run without one.
 
     Repeats of either side are runs of the pair. A repeat of the candidate has no pair of its own: it would count twice.
@@ -98,7 +98,7 @@ def paired(index: Index) -> dict[str, Pair]:
             told = f"it repeats {first} and counts as a run of that pair"
             found[run_id] = Pair(run_id, run["regime"], reason=told, repeated_run_id=first)
             continue
-        pair = _pair(run_id, run, index)
+        pair = _pair_run(run_id, run, index)
         if pair.baseline_run_id is not None:
             others = tuple(name for name in groups[pair.baseline_run_id] if name != pair.baseline_run_id)
             pair = replace(pair, repeats=groups[run_id][1:], baseline_repeats=others)
@@ -154,7 +154,7 @@ def _mention_strangers(pair: Pair, repeat_of: str | None, strangers: Mapping[str
     return replace(pair, caveat="; ".join([*([pair.caveat] if pair.caveat else []), *told]) or None)
 
 
-def _pair(run_id: str, run: Mapping[str, str | None], index: Index) -> Pair:
+def _pair_run(run_id: str, run: Mapping[str, str | None], index: Index) -> Pair:
     regime, named = run["regime"], run["baseline"]
     if regime is None:
         return Pair(run_id, None, reason="it claims no regime, so nothing says whether it was inside a TEE")
@@ -163,7 +163,7 @@ def _pair(run_id: str, run: Mapping[str, str | None], index: Index) -> Pair:
             return Pair(run_id, regime, reason=f"its manifest names {named}, which is not in the lake")
         if index[named]["regime"] != "cc_off":
             return Pair(run_id, regime, reason=f"its manifest names {named}, whose regime is {index[named]['regime']}")
-        differing = _differing(run["workload"], index[named]["workload"])
+        differing = _list_differing_fields(run["workload"], index[named]["workload"])
         caveat = f"the baseline differs in {', '.join(differing)}" if differing else None
         return Pair(run_id, regime, named, "manifest", caveat)
     candidates = [
@@ -180,20 +180,22 @@ def _pair(run_id: str, run: Mapping[str, str | None], index: Index) -> Pair:
                 "manifests the others would count as its repeats"
             )
         return Pair(run_id, regime, equal[0], "workload", caveat)
-    return Pair(run_id, regime, reason=_unpaired(run, {name: index[name] for name in candidates}))
+    return Pair(run_id, regime, reason=_explain_unpaired(run, {name: index[name] for name in candidates}))
 
 
-def _unpaired(run: Mapping[str, str | None], candidates: Index) -> str:
+def _explain_unpaired(run: Mapping[str, str | None], candidates: Index) -> str:
     if run["workload"] is None:
         return "its manifest names neither a baseline nor a model"
     if not candidates:
         return "there is no run with regime cc_off that names its model"
-    nearest = min(candidates, key=lambda name: (len(_differing(run["workload"], candidates[name]["workload"])), name))
-    differing = _differing(run["workload"], candidates[nearest]["workload"])
+    nearest = min(
+        candidates, key=lambda name: (len(_list_differing_fields(run["workload"], candidates[name]["workload"])), name)
+    )
+    differing = _list_differing_fields(run["workload"], candidates[nearest]["workload"])
     return f"no run with regime cc_off has its workload; the nearest, {nearest}, differs in {', '.join(differing)}"
 
 
-def _differing(one: str | None, other: str | None) -> list[str]:
+def _list_differing_fields(one: str | None, other: str | None) -> list[str]:
     """The fields in which two workloads differ."""
     fields = [dict(part.partition("=")[::2] for part in text.split("|") if part) for text in (one or "", other or "")]
     return [name for name in {**fields[0], **fields[1]} if fields[0].get(name, "") != fields[1].get(name, "")]

@@ -17,13 +17,13 @@ PERCENTILES = (50, 95, 99)
 _FAR = 503
 
 
-def percentiles(rows: Frame, keys: Sequence[str], value: str, prefix: str = "") -> Frame:
+def find_percentiles(rows: Frame, keys: Sequence[str], value: str, prefix: str = "") -> Frame:
     """One row per key with `<prefix>p50_ns` and the like: the observed value at rank ceil(q * n), nulls left out.
 
     No value between two observed ones is ever made up, and nothing is divided: rank k is the one for which
     k * 100 >= n * p > (k - 1) * 100.
     """
-    placed = _placed(counted(rows.filter(~nw.col(value).is_null()), keys, value), keys, value)
+    placed = _rank_values(count_values(rows.filter(~nw.col(value).is_null()), keys, value), keys, value)
     names = {percent: f"{prefix}p{percent}_ns" for percent in PERCENTILES}
     placed = placed.with_columns(
         **{name: nw.when(_has_rank(percent)).then(nw.col(value)) for percent, name in names.items()}
@@ -31,22 +31,22 @@ def percentiles(rows: Frame, keys: Sequence[str], value: str, prefix: str = "") 
     return placed.group_by(*keys).agg(*(nw.col(name).max() for name in names.values()))
 
 
-def counted(rows: Frame, keys: Sequence[str], value: str, sums: Sequence[str] = ()) -> Frame:
+def count_values(rows: Frame, keys: Sequence[str], value: str, sums: Sequence[str] = ()) -> Frame:
     """The distinct values of each key and how often each was seen (`_count`): what is left of rows to rank them.
 
     Durations repeat: there are far fewer of these to hold and to sort than there are rows. Counts of several slices on
     top of each other are counted again by those who rank them.
     """
-    return _added(rows.with_columns(_count=nw.lit(1).cast(nw.Int64)), keys, value, sums)
+    return _add_sums(rows.with_columns(_count=nw.lit(1).cast(nw.Int64)), keys, value, sums)
 
 
-def medians(rows: Frame, keys: Sequence[str], value: str, sums: Sequence[str] = ()) -> Frame:
+def find_medians(rows: Frame, keys: Sequence[str], value: str, sums: Sequence[str] = ()) -> Frame:
     """One row per key: count, sum, the observed median, and observed bounds between which the true one lies.
 
     The bounds are order statistics, so they hold whatever the distribution: ranks r and n + 1 - r with (n - 2r)^2 >=
     5.03 n. Below 9 values there are none. Columns named in `sums` are added up beside. Rows are `counted` ones.
     """
-    placed = _placed(_added(rows, keys, value, sums), keys, value)
+    placed = _rank_values(_add_sums(rows, keys, value, sums), keys, value)
     last, mirrored = nw.col("_upto"), nw.col("_all") + 1 - nw.col("_upto")
     first = last - nw.col("_count") + 1
     # Ranks that lie far enough below the middle are those up to r: a value has r if it has one of them and the next.
@@ -68,11 +68,11 @@ def medians(rows: Frame, keys: Sequence[str], value: str, sums: Sequence[str] = 
     )
 
 
-def _added(rows: Frame, keys: Sequence[str], value: str, sums: Sequence[str]) -> Frame:
+def _add_sums(rows: Frame, keys: Sequence[str], value: str, sums: Sequence[str]) -> Frame:
     return rows.group_by(*keys, value).agg(*(nw.col(name).sum().cast(nw.Int64) for name in (*sums, "_count")))
 
 
-def _placed(values: Frame, keys: Sequence[str], value: str) -> Frame:
+def _rank_values(values: Frame, keys: Sequence[str], value: str) -> Frame:
     """Give each distinct value the rank of its last (`_upto`), and the count of all."""
     return values.with_columns(
         _upto=nw.col("_count").cum_sum().over(*keys, order_by=value).cast(nw.Int64),

@@ -51,7 +51,7 @@ COSTS = (
     "bandwidth_kept",
     "call_time",
     "cipher_rate",
-    "collective_toll",
+    "collective_overhead",
     "copy_latency",
     "cost_ratio",
     "first_token_time",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, flag, floored, fraction, sentences, shaped
+from lake.frames import Frame, divide_down, divide_to_fraction, join_reasons, select_declared, to_flag
 from lake.tables import RUN_ID, Table, boolean, float64, int32, int64, text
 from silver.steps import EVIDENCE
 from silver.throughput import PERIODS
@@ -13,6 +13,9 @@ TIMERS = ("profile", "log")
 SOURCES = ("counter", "power")
 # So many readings within a step measure it; with fewer the line between those around it is a model of it.
 ENOUGH = 3
+# What a verdict needs: a sensor that averages over its own period tells nothing of a shorter window.
+ENOUGH_FOR_A_VERDICT = 10
+ENOUGH_PERIODS = 5
 # A gap of more usual ones than this is no sampling: what happened in it nobody saw.
 LONG_GAPS = 3
 
@@ -43,6 +46,17 @@ TABLE = Table(
         ),
         int64("samples_count", "Readings within the step.", minimum=0),
         int64("sampling_ns", "Usual time between readings of the device.", nullable=True, minimum=0),
+        int64(
+            "sensor_period_ns",
+            "Usual time between readings that differ from the one before: how often the sensor itself has a new value, "
+            "however often it is asked; null where no two differ.",
+            nullable=True,
+            minimum=0,
+        ),
+        boolean(
+            "has_enough_readings",
+            "Whether a verdict may rest on it: at least 10 readings, and at least 5 periods of the sensor, lie within.",
+        ),
         text("evidence", "measured, or modelled where fewer than 3 readings lie within the step.", one_of=EVIDENCE),
         text("reason", "What makes it a model, or why there is no number, as sentences.", nullable=True),
     ),
@@ -65,18 +79,21 @@ _MOST_GAP_NS = 10**13
 def measure(device_samples: Frame, steps: Frame, throughput: Frame) -> Frame:
     """Take the area under straight lines between readings; beyond them, and over long gaps, nothing is known."""
     known = device_samples.filter(nw.col("quantity").is_in(["power", "energy"]))
-    known = known.with_columns(_unnamed=flag(nw.col("device_id").is_null()), device_id=nw.col("device_id").fill_null(0))
+    known = known.with_columns(
+        _unnamed=to_flag(nw.col("device_id").is_null()), device_id=nw.col("device_id").fill_null(0)
+    )
     lines = _lines(_readings(known))
     devices = known.select(*_OF_DEVICE).unique()
     periods = _periods(steps, throughput).join(devices, on="run_id", how="inner")
-    edges = _placed(periods, lines)
+    edges = _interpolate_edges(periods, lines)
     begins, ends = (edges.filter(nw.col("_end") == end) for end in (0, 1))
     found = begins.join(ends.select(*_KEY, *_EDGE), on=_KEY, how="left", suffix="_at_end")
     found = found.join(_ways(lines), on=_OF_DEVICE, how="left")
-    return shaped(_judged(found), TABLE)
+    found = found.join(_sensor_periods(lines), on=_OF_DEVICE, how="left")
+    return select_declared(_add_evidence(found), TABLE)
 
 
-def _judged(found: Frame) -> Frame:
+def _add_evidence(found: Frame) -> Frame:
     """Say what the readings allow."""
     is_known = ~nw.col("_microjoules").is_null() & ~nw.col("_microjoules_at_end").is_null()
     has_gap = (nw.col("_through_at_end") > nw.col("_before")).fill_null(False)
@@ -88,13 +105,18 @@ def _judged(found: Frame) -> Frame:
     is_few, is_inferred = samples < ENOUGH, (nw.col("_inferred") > 0).fill_null(False)
     found = found.with_columns(
         samples_count=samples,
+        has_enough_readings=(
+            is_told
+            & (samples >= ENOUGH_FOR_A_VERDICT)
+            & (nw.col("duration_ns") >= nw.col("sensor_period_ns") * ENOUGH_PERIODS)
+        ).fill_null(False),
         # Times a millionth, not by a million: Polars divides by a constant in another way than other engines.
         energy_j=spent.cast(nw.Float64) * _UJ_JOULES,
-        mean_power_w=fraction(spent * _UJ_A_NS_W, nw.col("duration_ns")),
+        mean_power_w=divide_to_fraction(spent * _UJ_A_NS_W, nw.col("duration_ns")),
         evidence=nw.when(~is_told)
         .then(nw.lit("unobservable"))
         .otherwise(nw.when(is_few | is_inferred).then(nw.lit("modelled")).otherwise(nw.lit("measured"))),
-        reason=sentences(
+        reason=join_reasons(
             (~is_timed, "no two of the device's readings have a number and a time in UTC"),
             (is_ambiguous, "readings of one moment differ and do not say of which GPU they are"),
             (is_timed & ~is_ambiguous & ~is_known, "it does not lie between two readings"),
@@ -142,7 +164,7 @@ def _readings(known: Frame) -> Frame:
     number, is_power = nw.col("value_number"), nw.col("quantity") == "power"
     is_sane = nw.when(is_power).then(number <= _MOST["power"]).otherwise(number <= _MOST["energy"])
     timed = known.filter(_is_sane(nw.col("ts_ns")), number >= 0, is_sane)
-    timed = timed.with_columns(_is_power=flag(nw.col("quantity") == "power"))
+    timed = timed.with_columns(_is_power=to_flag(nw.col("quantity") == "power"))
     timed = timed.with_columns(_number=nw.col("ordinal").count().over(*_OF_DEVICE, "quantity", "source_sha256"))
     # Two counts are a measure; a single one is none, and then power is asked.
     timed = timed.filter((nw.col("_is_power") == 1) | (nw.col("_number") > 1))
@@ -157,7 +179,7 @@ def _readings(known: Frame) -> Frame:
         _value=nw.col("value_number").max(),
         _is_power=nw.col("_is_power").max(),
         _unnamed=nw.col("_unnamed").max(),
-        _inferred=flag(nw.col("ts_source") == "inferred").max(),
+        _inferred=to_flag(nw.col("ts_source") == "inferred").max(),
     )
 
 
@@ -171,21 +193,21 @@ def _lines(readings: Frame) -> Frame:
     usual = lines.group_by(*_OF_DEVICE).agg(
         _usual=nw.col("_gap_ns").median(),
         _way=nw.col("_is_power").max(),
-        _doubtful=flag((nw.col("_unnamed") == 1) & (nw.col("_least") < nw.col("_value"))).max(),
+        _doubtful=to_flag((nw.col("_unnamed") == 1) & (nw.col("_least") < nw.col("_value"))).max(),
         _any_inferred=nw.col("_inferred").max(),
     )
     lines = lines.join(usual, on=_OF_DEVICE, how="left")
     nothing, is_count = nw.lit(0).cast(nw.Int64), nw.col("_is_power") == 0
     is_bad = (nw.col("_gap_ns") > nw.col("_usual") * LONG_GAPS) | (is_count & (nw.col("_next") < nw.col("_value")))
     is_bad |= nw.col("_gap_ns") > _MOST_GAP_NS
-    lines = lines.with_columns(_is_bad=flag(is_bad.fill_null(False)))
+    lines = lines.with_columns(_is_bad=to_flag(is_bad.fill_null(False)))
     is_line = ~is_count & (nw.col("_is_bad") == 0) & ~nw.col("_next").is_null()
     double_mw = ((nw.col("_value") + nw.col("_next")) * _WATT_MW).round(0)
     lines = lines.with_columns(
         _double_mw=nw.when(is_line).then(double_mw).otherwise(nw.lit(0.0)).cast(nw.Int64),
-        _gap_us=floored(nw.when(is_line).then(nw.col("_gap_ns")).otherwise(nothing), nothing + 1000),
+        _gap_us=divide_down(nw.when(is_line).then(nw.col("_gap_ns")).otherwise(nothing), nothing + 1000),
     )
-    lines = lines.with_columns(_area=floored(nw.col("_double_mw") * nw.col("_gap_us"), nothing + 1000))
+    lines = lines.with_columns(_area=divide_down(nw.col("_double_mw") * nw.col("_gap_us"), nothing + 1000))
     lines = lines.with_columns(
         _areas=nw.col("_area").cum_sum().over(*_OF_DEVICE, order_by="ts_ns") - nw.col("_area"),
         _bads=nw.col("_is_bad").cum_sum().over(*_OF_DEVICE, order_by="ts_ns") - nw.col("_is_bad"),
@@ -211,12 +233,22 @@ def _ways(lines: Frame) -> Frame:
     return ways.with_columns(sampling_ns=nw.col("_usual").round(0).cast(nw.Int64), _way=way).drop("_usual")
 
 
+def _sensor_periods(lines: Frame) -> Frame:
+    """How often a device's readings change: a tool may ask many times before the sensor has a new value."""
+    ordered = {"order_by": "ts_ns"}
+    moved = lines.with_columns(_previous=nw.col("_value").shift(1).over(*_OF_DEVICE, **ordered))
+    moved = moved.filter(nw.col("_value") != nw.col("_previous"))
+    moved = moved.with_columns(_since_ns=nw.col("ts_ns") - nw.col("ts_ns").shift(1).over(*_OF_DEVICE, **ordered))
+    periods = moved.group_by(*_OF_DEVICE).agg(_period=nw.col("_since_ns").median())
+    return periods.select(*_OF_DEVICE, sensor_period_ns=nw.col("_period").round(0).cast(nw.Int64))
+
+
 # -- both -------------------------------------------------------------------------------------------------------------
 
 _EDGE = ["_microjoules", "_count", "_before", "_through"]
 
 
-def _placed(periods: Frame, lines: Frame) -> Frame:
+def _interpolate_edges(periods: Frame, lines: Frame) -> Frame:
     """Both edges of every step on the line of its device: energy, readings and long gaps until then."""
     nothing = nw.lit(0).cast(nw.Int64)
     edges = nw.concat(

@@ -11,10 +11,10 @@ import pyarrow as pa
 from gold import comparison
 from gold.inference import Estimate, RunValue, compare_runs, pool_noise
 from gold.margin import MARGIN
-from gold.matched_steps import matched
+from gold.overhead_breakdown import find_dominant_part
 from gold.power import ENOUGH_RUNS
+from gold.step_matching import match_steps
 from gold.step_times import SOURCES
-from gold.toll_breakdown import dominant
 from lake.tables import Table, float64, int64, text
 from silver.steps import EVIDENCE
 from silver.throughput import PERIODS
@@ -73,7 +73,7 @@ TABLE = Table(
         float64("other_slowdown_low_ratio", "Lower end of its interval.", nullable=True, minimum=0),
         float64("other_slowdown_high_ratio", "Upper end.", nullable=True, minimum=0),
         text("disagreement", "How the two sources disagree beyond their intervals, as a sentence.", nullable=True),
-        text("dominant_part", "Part of the time that grew most (gold.toll_breakdown).", nullable=True),
+        text("dominant_part", "Part of the time that grew most (gold.overhead_breakdown).", nullable=True),
         float64("dominant_fraction", "Its share of the overhead.", nullable=True),
         comparison.VERDICT_CLASS,
         text("verdict", "The same as a sentence, beginning with what matters most."),
@@ -121,7 +121,7 @@ def measure(
     """Compare the mean steps of all runs of both sides, by the source that leads."""
     found = [one for one in (_compare(source, sides, margin) for source in SOURCES) if one is not None]
     row: dict[str, Any] = {
-        **comparison.begin_row(TABLE, pair, run),
+        **comparison.start_row(TABLE, pair, run),
         "margin_fraction": margin,
         "runs_count": len(sides.candidate),
         "baseline_runs_count": len(sides.baseline),
@@ -133,7 +133,7 @@ def measure(
         told = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
         return _table({**row, **told, "reason": reason})
     lead, other = _choose(found)
-    part, share = dominant(matched(*breakdowns).cells)
+    part, share = find_dominant_part(match_steps(*breakdowns).cells)
     row |= _fill(lead, margin) | {"dominant_part": part, "dominant_fraction": share}
     if other is not None:
         row |= _fill_other(other)

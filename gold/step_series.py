@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gold.step_cycles import mean_step
-from silver.warming import FEWER, NOT_SLOW
+from silver.warmup import FEWER, NOT_SLOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

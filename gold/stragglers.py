@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, flag, sentences, shaped
+from lake.frames import Frame, join_reasons, select_declared, to_flag
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.collectives import COLLECTIVES, LIBRARIES
 from silver.steps import EVIDENCE
@@ -48,7 +48,13 @@ TABLE = Table(
             minimum=0,
         ),
         boolean("is_skew_certain", "Whether the skew exceeds its uncertainty.", nullable=True),
-        int32("late_rank", "Rank that arrived last, the lowest of several.", nullable=True, minimum=0),
+        int32(
+            "late_rank",
+            "Rank that arrived last: the earliest that it can have come is later than the latest of every other; null "
+            "where the clocks do not decide it.",
+            nullable=True,
+            minimum=0,
+        ),
         text("evidence", "Whether the collective was timed on every rank that recorded it.", one_of=EVIDENCE),
         text("reason", "What could not be seen, and why, as sentences.", nullable=True),
     ),
@@ -61,12 +67,24 @@ def measure(collectives: Frame, clock_offsets: Frame) -> Frame:
     """Compare starts on aligned clocks only, and durations only where every rank's was timed."""
     offsets = clock_offsets.select("run_id", "rank", "uncertainty_ns")
     seen = collectives.filter(nw.col("ranks_count") > 1).join(offsets, on=["run_id", "rank"], how="left")
-    seen = seen.with_columns(_one=nw.lit(1).cast(_INT), _late_ns=nw.col("aligned_ts_ns").max().over(*_KEYS))
     seen = seen.with_columns(
-        _late_rank=nw.when(nw.col("aligned_ts_ns") == nw.col("_late_ns")).then(nw.col("rank")),
+        _one=nw.lit(1).cast(_INT),
+        _low_ns=nw.col("aligned_ts_ns") - nw.col("uncertainty_ns"),
+        _high_ns=nw.col("aligned_ts_ns") + nw.col("uncertainty_ns"),
+    )
+    seen = seen.with_columns(
+        _from_last=nw.col("_one").cum_sum(reverse=True).over(*_KEYS, order_by=["_high_ns", "rank", "ordinal"])
+    )
+    seen = seen.with_columns(
+        _latest_ns=nw.when(nw.col("_from_last") == 1).then(nw.col("_high_ns")).max().over(*_KEYS),
+        _next_latest_ns=nw.when(nw.col("_from_last") == 2).then(nw.col("_high_ns")).max().over(*_KEYS),
+    )
+    others = nw.when(nw.col("_from_last") == 1).then(nw.col("_next_latest_ns")).otherwise(nw.col("_latest_ns"))
+    seen = seen.with_columns(
+        _late_rank=nw.when(nw.col("_low_ns") > others).then(nw.col("rank")),
         _place=nw.col("_one").cum_sum(reverse=True).over(*_KEYS, order_by=["uncertainty_ns", "rank", "ordinal"]),
-        _is_timed=flag(~nw.col("duration_ns").is_null()),
-        _is_aligned=flag(~nw.col("aligned_ts_ns").is_null() & ~nw.col("uncertainty_ns").is_null()),
+        _is_timed=to_flag(~nw.col("duration_ns").is_null()),
+        _is_aligned=to_flag(~nw.col("aligned_ts_ns").is_null() & ~nw.col("uncertainty_ns").is_null()),
     )
     seen = seen.with_columns(_doubt_ns=nw.when(nw.col("_place") <= 2).then(nw.col("uncertainty_ns")))
     together = seen.group_by(*_KEYS).agg(
@@ -86,10 +104,10 @@ def measure(collectives: Frame, clock_offsets: Frame) -> Frame:
         _last_ns=nw.col("aligned_ts_ns").max(),
         _doubt_ns=nw.col("_doubt_ns").sum().cast(_INT),
     )
-    return shaped(_evident(together), TABLE)
+    return select_declared(_add_evidence(together), TABLE)
 
 
-def _evident(together: Frame) -> Frame:
+def _add_evidence(together: Frame) -> Frame:
     """Give times and skew where all ranks have them, else the reason why not."""
     is_timed = nw.col("_timed") == nw.col("_rows")
     is_aligned = nw.col("_aligned") == nw.col("_rows")
@@ -102,9 +120,13 @@ def _evident(together: Frame) -> Frame:
         is_skew_certain=nw.when(is_aligned).then(skew > nw.col("_doubt_ns")),
         late_rank=nw.when(is_aligned).then(nw.col("late_rank")),
         evidence=nw.when(is_timed).then(nw.lit("measured")).otherwise(nw.lit("unobservable")),
-        reason=sentences(
+        reason=join_reasons(
             (~is_timed, "on some rank only the call was seen, not the transfer"),
             (~is_aligned, "the clock offset of some rank is not known, so its arrival cannot be compared"),
+            (
+                is_aligned & nw.col("late_rank").is_null(),
+                "which rank came last is undecided: their clocks are not known well enough",
+            ),
             (
                 nw.col("buffer_bytes").is_null() & (nw.col("collective") != "barrier"),
                 "the trace does not give its size",

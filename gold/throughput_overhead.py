@@ -116,7 +116,7 @@ def measure(
     if not ours and not theirs:
         return TABLE.arrow_schema.empty_table()
     row: dict[str, Any] = {
-        **comparison.begin_row(TABLE, pair, runs[0]),
+        **comparison.start_row(TABLE, pair, runs[0]),
         "margin_fraction": margin,
         "runs_count": len(logs.candidate),
         "baseline_runs_count": len(logs.baseline),

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import narwhals as nw
 
-from gold.sweep import before, is_running, merged, segments, sliced
-from lake.frames import shaped
+from gold.interval_sweep import clip_to_slice, cut_segments, is_running, merge_intervals, sum_before
+from lake.frames import join_reasons, select_declared
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
-from silver.coverage import covered
+from silver.interval_cover import add_covered_time
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
@@ -18,19 +18,25 @@ if TYPE_CHECKING:
 # The fixed priority: a moment belongs to the first of these that runs. What the GPU does comes before what the host
 # does, so that the host's parts are idle GPU time, charged to what the host was doing.
 GPU_PARTS = ("compute", "collective", "copy", "memset")
-HOST_PARTS = ("crypto", "transport", "launch", "sync", "host")
+HOST_PARTS = ("crypto", "transport", "wait", "blocking_copy", "launch", "sync", "host")
 KINDS = (*GPU_PARTS, *HOST_PARTS)
 PARTS = (*KINDS, "idle", "unattributed")
+# A kernel that waits for a peer comes last of what the GPU does, a host that waits after what another thread does.
+_KERNEL_WAIT = "kernel_wait"
+_CLASSES = (*GPU_PARTS, _KERNEL_WAIT, *HOST_PARTS)
 # Parts of which also the whole is told, hidden behind compute or not.
-_WHOLES = ("collective", "copy", "crypto", "transport")
+_WHOLES = ("collective", "copy", "crypto", "transport", "wait")
 
 _MEANINGS = {
     "compute": "A compute kernel ran.",
-    "collective": "A collective kernel ran, and no compute kernel.",
+    "collective": "A collective kernel moved data, and no compute kernel ran.",
     "copy": "A copy ran, and no kernel.",
     "memset": "A memset ran, and nothing above.",
     "crypto": "The GPU was idle while the host sealed or opened (or a crypto kernel ran).",
     "transport": "The GPU was idle while the host sent or received.",
+    "wait": "A rank waited for a peer, and nothing above ran: what a collective kernel or a receive of the host took "
+    "beyond the shortest over those ranks of the same collective that have a trace, or a wait that the host recorded.",
+    "blocking_copy": "The GPU was idle while the host was in a call that waited for its own copy.",
     "launch": "The GPU was idle while the host launched work.",
     "sync": "The GPU was idle while the host waited for it.",
     "host": "The GPU was idle while the host did other work.",
@@ -54,31 +60,46 @@ TABLE = Table(
             "Time of a step whose GPU was not observed, less what the host is known to have done.",
             minimum=0,
         ),
-        int64("collective_whole_ns", "Collective kernels, hidden or not.", nullable=True, minimum=0),
+        int64("collective_whole_ns", "Transfers of collective kernels, hidden or not.", nullable=True, minimum=0),
         int64("copy_whole_ns", "Copies, hidden or not.", nullable=True, minimum=0),
         int64("crypto_whole_ns", "Sealing and opening, hidden or not.", nullable=True, minimum=0),
         int64("transport_whole_ns", "Sending and receiving, hidden or not.", nullable=True, minimum=0),
+        int64("wait_whole_ns", "Waiting for peers, hidden or not.", nullable=True, minimum=0),
+        int64(
+            "unmatched_ns",
+            "Time in collectives and receives that no record of another rank could be matched with: their waiting is "
+            "within collective and transport.",
+            nullable=True,
+            minimum=0,
+        ),
         int64("orphan_ns", "GPU work without a recorded launch, within the parts above.", nullable=True, minimum=0),
         text("evidence", "measured: spans show it; unobservable: the GPU's parts are null.", one_of=EVIDENCE),
-        text("reason", "Why a part is null, as a sentence.", nullable=True),
+        text("reason", "Why a part is null, or holds what it should not, as sentences.", nullable=True),
     ),
 )
-CHARGED = (*(f"{kind}_ns" for kind in KINDS), *(f"{kind}_whole_ns" for kind in _WHOLES), "orphan_ns")
+_COVERED = ("unmatched_ns", "orphan_ns")
+CHARGED = (*(f"{kind}_ns" for kind in KINDS), *(f"{kind}_whole_ns" for kind in _WHOLES), *_COVERED)
 _STEP = ["run_id", "rank", "step_number"]
 
 
-def charged(spans: Frame, steps: Frame, low_ns: int, high_ns: int) -> Frame:
-    """Charge every moment of a step within a slice of time to the first thing in the priority that ran."""
-    spans, steps = sliced(spans, low_ns, high_ns), sliced(steps, low_ns, high_ns)
-    working = spans.with_columns(_class=_class()).filter(~nw.col("_class").is_null())
+def charge_parts(spans: Frame, steps: Frame, waits: Frame, low_ns: int, high_ns: int) -> Frame:
+    """Charge every moment of a step within a slice of time to the first thing in the priority that ran.
+
+    `waits` are those of gold.waiting, of all ranks.
+    """
+    spans = _split(spans, waits)
+    spans, steps = clip_to_slice(spans, low_ns, high_ns), clip_to_slice(steps, low_ns, high_ns)
+    working = spans.filter(~nw.col("_class").is_null())
     points = nw.concat([_points(steps, is_end=False), _points(steps, is_end=True)])
-    swept = segments(merged(working), points)
-    known = before(swept, **_lengths()).join(points, on=["run_id", "rank", "_at_ns", "_tie"], how="inner")
-    names = [name for name in CHARGED if name != "orphan_ns"]
+    swept = cut_segments(merge_intervals(working), points)
+    known = sum_before(swept, **_lengths()).join(points, on=["run_id", "rank", "_at_ns", "_tie"], how="inner")
+    names = [name for name in CHARGED if name not in _COVERED]
     # What had lasted before the step's end, less what had lasted before its start.
     known = known.with_columns((nw.col(name) * nw.col("_sign")).alias(name) for name in names)
     known = known.group_by(*_STEP).agg(*(nw.col(name).sum().cast(nw.Int64) for name in names))
-    return known.join(_orphans(spans, steps), on=_STEP, how="left").select(*_STEP, *CHARGED)
+    for name, rows in (("unmatched_ns", nw.col("_is_unmatched")), ("orphan_ns", nw.col("is_orphan"))):
+        known = known.join(_cover(steps, spans.filter(rows), name), on=_STEP, how="left")
+    return known.select(*_STEP, *CHARGED)
 
 
 def measure(charges: Frame, steps: Frame, seeing: Frame) -> Frame:
@@ -91,15 +112,40 @@ def measure(charges: Frame, steps: Frame, seeing: Frame) -> Frame:
     found = found.with_columns(nw.col(*CHARGED).fill_null(0))
     seeing = seeing.select("run_id", "rank").unique().with_columns(_sees=nw.lit(1))
     found = found.join(seeing, on=["run_id", "rank"], how="left")
-    return shaped(_rest(found), TABLE)
+    return select_declared(_charge_remainder(found), TABLE)
+
+
+def _split(spans: Frame, waits: Frame) -> Frame:
+    """Give each span its class; one that holds waiting becomes two, of which the waiting comes first."""
+    columns = ("run_id", "rank", "source_sha256", "ordinal")
+    used = (*columns, "ts_ns", "duration_ns", "is_orphan", "_class", "_is_unmatched")
+    may_wait = nw.col("kind").is_in(["collective", "transport"])
+    plain = spans.filter(~may_wait).with_columns(_class=_class(), _is_unmatched=nw.lit(False))
+    known = waits.with_columns(_is_known=nw.lit(True))
+    asked = spans.filter(may_wait).join(known, on=list(columns), how="left")
+    is_inner = nw.col("is_inner").fill_null(False)
+    asked = asked.with_columns(
+        _is_unmatched=nw.col("_is_known").fill_null(False) & nw.col("wait_ns").is_null(),
+        _wait_ns=nw.col("wait_ns").fill_null(0),
+        _class=nw.when(~is_inner).then(_class()),
+    )
+    transfer = asked.with_columns(
+        ts_ns=nw.col("ts_ns") + nw.col("_wait_ns"), duration_ns=nw.col("duration_ns") - nw.col("_wait_ns")
+    )
+    place = {name: nw.lit(_CLASSES.index(name)).cast(nw.Int64) for name in (_KERNEL_WAIT, "wait")}
+    waited = asked.filter(nw.col("_wait_ns") > 0).with_columns(
+        duration_ns=nw.col("_wait_ns"),
+        _class=nw.when(nw.col("kind") == "collective").then(place[_KERNEL_WAIT]).otherwise(place["wait"]),
+    )
+    return nw.concat([plain.select(used), transfer.select(used), waited.select(used)])
 
 
 def _class() -> nw.Expr:
     """A span's place in the priority; null for what is no work: annotations, and Python frames around everything."""
     found = nw.lit(None).cast(nw.Int64)
-    for index, kind in enumerate(KINDS):
+    for kind in KINDS:
         is_it = (nw.col("kind") == kind) & (nw.col("pattern") != "python_frame")
-        found = nw.when(is_it).then(nw.lit(index).cast(nw.Int64)).otherwise(found)
+        found = nw.when(is_it).then(nw.lit(_CLASSES.index(kind)).cast(nw.Int64)).otherwise(found)
     return found
 
 
@@ -118,23 +164,30 @@ def _lengths() -> dict[str, nw.Expr]:
     """A segment's length under the part that it is charged to, and under each whole that runs during it."""
     zero = nw.lit(0).cast(nw.Int64)
     lengths = {}
-    for index, kind in enumerate(KINDS):
-        is_charged = is_running(index) & ~is_running(*range(index))
+    for kind in KINDS:
+        is_charged = nw.lit(False)
+        for index in _classes_of(kind):
+            is_charged |= is_running(index) & ~is_running(*range(index))
         lengths[f"{kind}_ns"] = nw.when(is_charged).then(nw.col("_length_ns")).otherwise(zero)
     for kind in _WHOLES:
-        whole = nw.when(is_running(KINDS.index(kind))).then(nw.col("_length_ns")).otherwise(zero)
+        whole = nw.when(is_running(*_classes_of(kind))).then(nw.col("_length_ns")).otherwise(zero)
         lengths[f"{kind}_whole_ns"] = whole
     return lengths
 
 
-def _orphans(spans: Frame, steps: Frame) -> Frame:
-    """How long GPU work without a recorded launch ran during each step."""
+def _classes_of(kind: str) -> tuple[int, ...]:
+    """The places in the priority of what is told as one part."""
+    names = (_KERNEL_WAIT, kind) if kind == "wait" else (kind,)
+    return tuple(_CLASSES.index(name) for name in names)
+
+
+def _cover(steps: Frame, spans: Frame, name: str) -> Frame:
+    """How long at least one of these spans ran during each step."""
     asking = steps.with_columns(source_sha256=nw.lit(""), ordinal=nw.col("step_number"))
-    found = covered(asking, spans.filter(nw.col("is_orphan")))
-    return found.select(*_STEP, orphan_ns=nw.col("covered_ns"))
+    return add_covered_time(asking, spans).select(*_STEP, nw.col("covered_ns").alias(name))
 
 
-def _rest(found: Frame) -> Frame:
+def _charge_remainder(found: Frame) -> Frame:
     """What is left over: idle where the GPU was observed, unattributed where it was not."""
     zero = nw.lit(0).cast(nw.Int64)
     is_seen = ~nw.col("_sees").is_null()
@@ -146,5 +199,11 @@ def _rest(found: Frame) -> Frame:
         idle_ns=nw.when(is_seen).then(nw.col("_rest_ns")),
         unattributed_ns=nw.when(is_seen).then(zero).otherwise(nw.col("_rest_ns")),
         evidence=nw.when(is_seen).then(nw.lit("measured")).otherwise(nw.lit("unobservable")),
-        reason=nw.when(~is_seen).then(nw.lit("no GPU rows were recorded, so the GPU's parts are unknown")),
+        reason=join_reasons(
+            (~is_seen, "no GPU rows were recorded, so the GPU's parts are unknown"),
+            (
+                nw.col("unmatched_ns") > 0,
+                "no other rank's record matches some collectives, so waiting in them is not told from transfer",
+            ),
+        ),
     )

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import narwhals as nw
 
-from gold.sweep import is_running, merged, segments, sliced
-from lake.frames import shaped
+from gold.interval_sweep import clip_to_slice, cut_segments, is_running, merge_intervals
+from lake.frames import select_declared
 from lake.tables import RUN_ID, Table, float64, int32, int64, text
 from silver.steps import EVIDENCE
 
@@ -55,28 +55,28 @@ _TL = ("compute", "comm", "memcpy")
 _CLASSES = {(hta, tl): index for index, (hta, tl) in enumerate((h, t) for h in _HTA for t in _TL)}
 
 
-def _of(hta: str | None = None, tl: str | None = None) -> tuple[int, ...]:
+def _list_categories(hta: str | None = None, tl: str | None = None) -> tuple[int, ...]:
     return tuple(index for (one, other), index in _CLASSES.items() if hta in {None, one} and tl in {None, other})
 
 
 # Which classes each union is made of.
 UNIONS = {
     "busy_ns": tuple(_CLASSES.values()),
-    "hta_compute_ns": _of(hta="compute"),
-    "hta_comm_ns": _of(hta="comm"),
-    "_hta_both_ns": (*_of(hta="compute"), *_of(hta="comm")),
-    "tl_compute_ns": _of(tl="compute"),
-    "tl_comm_ns": _of(tl="comm"),
-    "tl_memcpy_ns": _of(tl="memcpy"),
-    "_tl_both_ns": (*_of(tl="compute"), *_of(tl="comm")),
+    "hta_compute_ns": _list_categories(hta="compute"),
+    "hta_comm_ns": _list_categories(hta="comm"),
+    "_hta_both_ns": (*_list_categories(hta="compute"), *_list_categories(hta="comm")),
+    "tl_compute_ns": _list_categories(tl="compute"),
+    "tl_comm_ns": _list_categories(tl="comm"),
+    "tl_memcpy_ns": _list_categories(tl="memcpy"),
+    "_tl_both_ns": (*_list_categories(tl="compute"), *_list_categories(tl="comm")),
 }
 
 
-def united(spans: Frame, low_ns: int, high_ns: int) -> Frame:
+def unite_intervals(spans: Frame, low_ns: int, high_ns: int) -> Frame:
     """The unions of GPU work within a slice of time, by category and by name as both peers look at them."""
-    gpu = sliced(spans.filter(nw.col("is_gpu")), low_ns, high_ns).with_columns(_class=_class())
+    gpu = clip_to_slice(spans.filter(nw.col("is_gpu")), low_ns, high_ns).with_columns(_class=_class())
     zero = nw.lit(0).cast(nw.Int64)
-    swept = segments(merged(gpu)).with_columns(
+    swept = cut_segments(merge_intervals(gpu)).with_columns(
         **{
             name: nw.when(is_running(*classes)).then(nw.col("_length_ns")).otherwise(zero)
             for name, classes in UNIONS.items()
@@ -102,7 +102,7 @@ def measure(unions: Frame, spans: Frame, ranks: Frame) -> Frame:
         *(nw.when(is_seen).then(nw.col(name).fill_null(0)).alias(name) for name in UNIONS),
         total_ns=nw.col("_last_ns") - nw.col("_first_ns"),
     )
-    return shaped(_derived(found), TABLE)
+    return select_declared(_derive_summary(found), TABLE)
 
 
 def _class() -> nw.Expr:
@@ -120,7 +120,7 @@ def _class() -> nw.Expr:
     return found
 
 
-def _derived(found: Frame) -> Frame:
+def _derive_summary(found: Frame) -> Frame:
     """What follows from the unions; an intersection is the sum of two less their union."""
     comm, compute = nw.col("hta_comm_ns"), nw.col("hta_compute_ns")
     is_seen = ~nw.col("gpu_events").is_null()

@@ -9,7 +9,7 @@ import narwhals as nw
 import numpy as np
 
 from gold.step_series import Series, describe_warmup, join_ranks, read_flags, read_numbers, split
-from lake.frames import flag
+from lake.frames import to_flag
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ def observe_steps(steps: Frame, spans: Frame, collectives: Frame) -> Frame:
     launched = gpu.filter(~nw.col("launch_step_number").is_null())
     launched = launched.group_by("run_id", "rank", "launch_step_number").agg(gpu_end_ns=nw.col("_end_ns").max())
     host = spans.filter(~nw.col("is_gpu"), ~nw.col("step_number").is_null(), nw.col("kind").is_in(["sync", "launch"]))
-    host = host.with_columns(_sync=flag(nw.col("kind") == "sync"), _launch=flag(nw.col("kind") == "launch"))
+    host = host.with_columns(_sync=to_flag(nw.col("kind") == "sync"), _launch=to_flag(nw.col("kind") == "launch"))
     host = host.group_by(*_OF_STEP).agg(syncs_count=nw.col("_sync").sum(), launches_count=nw.col("_launch").sum())
     tied = collectives.filter(~nw.col("step_number").is_null()).group_by(*_OF_STEP).agg(collectives_count=nw.len())
     seen = gpu.group_by(*_OF_RANK).agg(gpu_rows_count=nw.len(), gpu_last_ns=nw.col("_end_ns").max())

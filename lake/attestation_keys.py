@@ -64,7 +64,7 @@ class AttestationKeys:
 NO_KEYS = AttestationKeys()
 
 
-def loaded(path: Path | None) -> AttestationKeys:
+def load_keys(path: Path | None) -> AttestationKeys:
     """The keys of a file: PEM public keys and certificates, or a JSON Web Key Set; none where none is named."""
     if path is None:
         return NO_KEYS
@@ -72,15 +72,15 @@ def loaded(path: Path | None) -> AttestationKeys:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise _wrong(path, f"cannot be read: {error.strerror}") from error
+        raise _describe_wrong_file(path, f"cannot be read: {error.strerror}") from error
     if len(data) > _MOST_BYTES:
-        raise _wrong(path, f"is larger than {_MOST_BYTES:,} bytes")
+        raise _describe_wrong_file(path, f"is larger than {_MOST_BYTES:,} bytes")
     try:
-        keys = _from_jwks(data) if data.lstrip().startswith(b"{") else _from_pem(data)
+        keys = _load_jwks(data) if data.lstrip().startswith(b"{") else _load_pem(data)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, PyJWTError) as error:
-        raise _wrong(path, f"holds a key that cannot be read: {str(error)[:160]}") from error
+        raise _describe_wrong_file(path, f"holds a key that cannot be read: {str(error)[:160]}") from error
     if not keys:
-        raise _wrong(path, "holds no public key")
+        raise _describe_wrong_file(path, "holds no public key")
     return AttestationKeys(tuple(keys), hashlib.sha256(data).hexdigest())
 
 
@@ -95,24 +95,24 @@ def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _from_pem(data: bytes) -> list[TrustedKey]:
+def _load_pem(data: bytes) -> list[TrustedKey]:
     found = []
     for block in _BLOCK.finditer(data):
         if block[1] == b"CERTIFICATE":
-            found.append(_trusted(load_pem_x509_certificate(block[0]).public_key()))
+            found.append(_make_trusted_key(load_pem_x509_certificate(block[0]).public_key()))
         elif block[1] in {b"PUBLIC KEY", b"RSA PUBLIC KEY"}:
-            found.append(_trusted(serialization.load_pem_public_key(block[0])))
+            found.append(_make_trusted_key(serialization.load_pem_public_key(block[0])))
         else:
             raise ValueError(f"a block of {block[1].decode()} is no public key")
     return found
 
 
-def _from_jwks(data: bytes) -> list[TrustedKey]:
+def _load_jwks(data: bytes) -> list[TrustedKey]:
     document = json.loads(data, object_pairs_hook=unique_members)
-    return [_from_jwk(entry) for entry in document.get("keys", [document])]
+    return [_load_jwk(entry) for entry in document.get("keys", [document])]
 
 
-def _from_jwk(entry: dict[str, Any]) -> TrustedKey:
+def _load_jwk(entry: dict[str, Any]) -> TrustedKey:
     # Looked at before PyJWT sees it, whose messages repeat a key that it cannot use: only public numbers may be in one.
     if entry["kty"] not in {"EC", "RSA"}:
         raise ValueError(f"a key of type {str(entry['kty'])[:40]!r} is neither EC nor RSA")
@@ -121,7 +121,7 @@ def _from_jwk(entry: dict[str, Any]) -> TrustedKey:
     if entry.get("use", "sig") != "sig" or "verify" not in entry.get("key_ops", ["verify"]):
         raise ValueError("a key is not for signatures (`use`, `key_ops`)")
     key_id, algorithm = entry.get("kid"), entry.get("alg")
-    trusted = _trusted(PyJWK.from_dict(entry).key, key_id if isinstance(key_id, str) else None)
+    trusted = _make_trusted_key(PyJWK.from_dict(entry).key, key_id if isinstance(key_id, str) else None)
     if algorithm is None:
         return trusted
     if algorithm not in trusted.algorithms:
@@ -129,7 +129,7 @@ def _from_jwk(entry: dict[str, Any]) -> TrustedKey:
     return replace(trusted, algorithms=(algorithm,))
 
 
-def _trusted(key: object, key_id: str | None = None) -> TrustedKey:
+def _make_trusted_key(key: object, key_id: str | None = None) -> TrustedKey:
     if isinstance(key, rsa.RSAPublicKey):
         if key.key_size < _LEAST_RSA_BITS:
             raise ValueError(f"an RSA key of {key.key_size} bits is too short")
@@ -145,7 +145,7 @@ def _to_pem(key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey) -> bytes:
     return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
-def _wrong(path: Path, what: str) -> ContractBroken:
+def _describe_wrong_file(path: Path, what: str) -> ContractBroken:
     return ContractBroken(
         f"the attestation keys {path}: the file {what}",
         "TEETOTAL_ATTESTATION_KEYS names a file of PEM public keys or certificates, or a JSON Web Key Set",

@@ -62,13 +62,13 @@ class Cluster:
         except ModuleNotFoundError:
             raise ContractBroken("pyspark is not installed", "install teetotal[spark]; Spark needs Java 17") from None
         with _GUARD:  # small runs are made side by side, and all of them ask
-            session = SparkSession.getActiveSession() or self._started(SparkSession.builder)
+            session = SparkSession.getActiveSession() or self._start(SparkSession.builder)
             if not _is_client(session) and session.sparkContext.pythonExec == _ANY_PYTHON:
                 # Whatever lies first on an executor's path would be no match for ours.
                 session.sparkContext.pythonExec = self._python or sys.executable
             return session
 
-    def _knock(self) -> None:
+    def _check_reachable(self) -> None:
         """Find out at once that nobody is there: Spark's own clients go on trying for minutes."""
         where = urlsplit(self.url or "")
         # Several masters stand with commas between; which of them leads, only Spark can tell.
@@ -78,16 +78,16 @@ class Cluster:
             with socket.create_connection((where.hostname or "", where.port or _PORTS[where.scheme]), _KNOCK_S):
                 return
         except (OSError, ValueError) as error:
-            raise self._absent(error) from error
+            raise self._describe_missing(error) from error
 
-    def _absent(self, error: Exception) -> SourceUnavailable:
+    def _describe_missing(self, error: Exception) -> SourceUnavailable:
         return SourceUnavailable(
             f"no Spark at {(self.url or 'this machine').partition(';')[0]}: {type(error).__name__}",
             "check TEETOTAL_SPARK, that the cluster is up, and that Java 17 is installed (docs/operations.md)",
         )
 
-    def _started(self, builder: Any) -> SparkSession:
-        self._knock()
+    def _start(self, builder: Any) -> SparkSession:
+        self._check_reachable()
         shuffle = {"spark.sql.shuffle.partitions": str(self.shuffle_partitions)}
         asked = {**_OF_THE_SESSION, **shuffle}
         if not self.is_connect:
@@ -100,7 +100,7 @@ class Cluster:
         try:
             session: SparkSession = builder.getOrCreate()
         except Exception as error:  # Java, sockets and gRPC each fail in a way of their own
-            raise self._absent(error) from error
+            raise self._describe_missing(error) from error
         if not self.is_connect and self._python is not None:
             session.sparkContext.pythonExec = self._python
         elif self._python is not None:

@@ -11,17 +11,17 @@ _QUIET: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-def in_order(threads: int = 1) -> duckdb.DuckDBPyConnection:
+def open_ordered(threads: int = 1) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB for one worker: rows come out in the order in which they went in."""
     return duckdb.connect(":memory:", config={**_QUIET, "threads": str(threads)})
 
 
-def all_cores() -> duckdb.DuckDBPyConnection:
+def open_parallel() -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB for one big question at a time."""
     return duckdb.connect(":memory:", config=_QUIET)
 
 
-def closed_off(memory_bytes: int) -> duckdb.DuckDBPyConnection:
+def open_sandboxed(memory_bytes: int) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB for a statement that someone else wrote: no file, no extension, no variable of ours.
 
     It does not spill either: what it spills would lie unsealed on disk, and it may open whatever lies where it spills.

@@ -14,11 +14,11 @@ from lake.errors import ContractBroken
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from lake.places import Place
+    from lake.locations import Location
     from lake.tables import Column, Table
 
 
-def declared(table: Table, rows: pa.Table, run_id: str) -> pa.Table:
+def require_declared(table: Table, rows: pa.Table, run_id: str) -> pa.Table:
     """Refuse rows that are not of the declared schema; change how text is laid out, never a value."""
     expected = {field.name: field.type for field in table.arrow_schema}
     missing = [name for name in expected if name not in rows.column_names]
@@ -49,11 +49,11 @@ def declared(table: Table, rows: pa.Table, run_id: str) -> pa.Table:
                 f"{table.full_name}.{name} may not be null, {checked.column(name).null_count} rows are"
             )
     for column in table.columns:
-        _within(table, column, checked.column(column.name))
+        _check_range(table, column, checked.column(column.name))
     return checked
 
 
-def _within(table: Table, column: Column, values: pa.ChunkedArray) -> None:
+def _check_range(table: Table, column: Column, values: pa.ChunkedArray) -> None:
     """Refuse values outside the declared range or set: an engine that wrapped around must not go unseen."""
     if column.one_of:
         strange = {value for value in pc.unique(values).to_pylist() if value is not None} - set(column.one_of)
@@ -85,7 +85,7 @@ def matches(values: dict[str, Any]) -> pc.Expression:
     return reduce(and_, (pc.field(name) == value for name, value in values.items()))
 
 
-def check_columns(table: Table, handle: DeltaTable, place: Place) -> None:
+def check_columns(table: Table, handle: DeltaTable, place: Location) -> None:
     """Refuse a stored table whose columns or partitions are not the declared ones."""
     found = {field.name: str(field.type) for field in pa.schema(handle.schema().to_arrow())}
     wanted = {field.name: str(field.type) for field in table.arrow_schema}

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lake.errors import DataDamaged
-from lake.places import reaching
+from lake.locations import report_unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from lake.places import Place
+    from lake.locations import Location
     from lake.tables import Table
 
 
@@ -43,7 +43,7 @@ def run_of(path: str) -> str:
     return path.partition("/")[0].removeprefix("run_id=")
 
 
-def compare_sizes(root: Place, sizes: Mapping[str, int]) -> dict[str, str]:
+def compare_sizes(root: Location, sizes: Mapping[str, int]) -> dict[str, str]:
     """The files that are missing or not as large as the log says, with the reason; no file is opened."""
     if not sizes:
         return {}
@@ -55,7 +55,7 @@ def compare_sizes(root: Place, sizes: Mapping[str, int]) -> dict[str, str]:
     }
 
 
-def _local_sizes(root: Place, paths: Iterable[str]) -> dict[str, int]:
+def _local_sizes(root: Location, paths: Iterable[str]) -> dict[str, int]:
     found = {}
     for path in paths:
         try:
@@ -65,15 +65,15 @@ def _local_sizes(root: Place, paths: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def _remote_sizes(root: Place) -> dict[str, int]:
+def _remote_sizes(root: Location) -> dict[str, int]:
     """One listing for the whole table: a request per file would take longer than reading many of them."""
     import obstore
 
-    with reaching(f"{root} could not be listed"):
+    with report_unreachable(f"{root} could not be listed"):
         return {entry["path"]: entry["size"] for page in obstore.list(root.store) for entry in page}
 
 
-def pick_paths(table: Table, root: Place, sizes: Mapping[str, int], *, skips_damaged: bool) -> list[str]:
+def pick_paths(table: Table, root: Location, sizes: Mapping[str, int], *, skips_damaged: bool) -> list[str]:
     """The files that an engine may be asked to read; a missing or truncated one is an error, or its run is left out."""
     # An object store would have to be listed for it; engines say themselves that an object is missing.
     damaged = compare_sizes(root, sizes) if root.is_local else {}
@@ -85,9 +85,9 @@ def pick_paths(table: Table, root: Place, sizes: Mapping[str, int], *, skips_dam
 
 
 @contextmanager
-def open_data_file(table: Table, root: Place, path: str) -> Iterator[tuple[Path, pq.ParquetFile]]:
+def open_data_file(table: Table, root: Location, path: str) -> Iterator[tuple[Path, pq.ParquetFile]]:
     """One data file, whose page checksums are verified as it is read; a remote file is fetched first."""
-    with reaching(f"{root}/{path} could not be read"), ExitStack() as exits:
+    with report_unreachable(f"{root}/{path} could not be read"), ExitStack() as exits:
         try:
             source = root.directory / path if root.is_local else _fetch(root, path, exits)
             yield source, exits.enter_context(pq.ParquetFile(source, page_checksum_verification=True))
@@ -99,7 +99,7 @@ def open_data_file(table: Table, root: Place, path: str) -> Iterator[tuple[Path,
             raise Damage(table.full_name, run_of(path), path, reason).as_error() from error
 
 
-def _fetch(root: Place, path: str, exits: ExitStack) -> Path:
+def _fetch(root: Location, path: str, exits: ExitStack) -> Path:
     import obstore
 
     target = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="teetotal-"))) / "fetched.parquet"

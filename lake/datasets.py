@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
     from pyarrow.fs import FileSystem
 
-    from lake.places import Place
+    from lake.locations import Location
     from lake.tables import Table
 
 
-def dataset(table: Table, files: Sequence[str], place: Place) -> Dataset:
+def dataset(table: Table, files: Sequence[str], place: Location) -> Dataset:
     """All rows of a table's files, whose page checksums are verified; without a file it is empty."""
     import pyarrow.dataset as ds
 
@@ -32,7 +32,7 @@ def dataset(table: Table, files: Sequence[str], place: Place) -> Dataset:
     return ds.FileSystemDatasetFactory(_filesystem(place), list(files), verified, options).finish(table.arrow_schema)
 
 
-def _filesystem(place: Place) -> FileSystem:
+def _filesystem(place: Location) -> FileSystem:
     from pyarrow.fs import LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
     if place.is_local:

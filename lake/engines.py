@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import duckdb
 import narwhals as nw
 
-from lake.connections import all_cores
+from lake.connections import open_parallel
 from lake.errors import ContractBroken, nearest
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Engine(Protocol):
         ...
 
 
-class PlannedAnew:
+class ReplanningEngine:
     """An engine whose plans hold their rows: each share has a plan of its own."""
 
     def each(self: Engine, plan: Plan, shares: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -89,7 +89,7 @@ class PolarsEngine:
         try:
             return plan.collect(engine="in-memory" if is_small else "streaming", optimizations=how).to_arrow()
         except (PolarsError, PanicException) as error:
-            raise _broken(self.name, error) from error
+            raise _describe_engine_error(self.name, error) from error
 
     def each(self, plan: Plan, shares: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Plan once, over whatever share is at hand when it runs: to plan takes a fifth of the time of a share.
@@ -121,7 +121,7 @@ class PolarsEngine:
             yield self.rows(planned, is_small=True)
 
 
-class DuckDBEngine(PlannedAnew):
+class DuckDBEngine(ReplanningEngine):
     """DuckDB, with a connection of its own: slower here, and a second opinion."""
 
     name = "duckdb"
@@ -129,7 +129,7 @@ class DuckDBEngine(PlannedAnew):
     tables_at_once = 1  # a connection is one thread's
 
     def __init__(self) -> None:
-        self._connection = all_cores()
+        self._connection = open_parallel()
 
     def read(self, lake: Lake, table: Table, run_ids: Sequence[str]) -> Frame:
         """A relation over the table's files."""
@@ -144,10 +144,10 @@ class DuckDBEngine(PlannedAnew):
         try:
             return frame.collect("pyarrow").to_native()
         except duckdb.Error as error:
-            raise _broken(self.name, error) from error
+            raise _describe_engine_error(self.name, error) from error
 
 
-def _broken(engine: str, error: BaseException) -> ContractBroken:
+def _describe_engine_error(engine: str, error: BaseException) -> ContractBroken:
     """What went wrong, without the engine's own text: that may quote values that are to be sealed."""
     return ContractBroken(
         f"{engine} could not compute this: {type(error).__name__}",

@@ -55,13 +55,13 @@ class Executors:
         reach, count = self._reach, len(orders)
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from _done(reach, work, orders, batches)
+            yield from _run_task(reach, work, orders, batches)
 
         try:
             # A range has exactly as many partitions as it is asked for: one order, one task.
             found = self._session.range(0, count, 1, count).mapInArrow(task, _ANSWERS).toArrow()
         except (PySparkException, Py4JError) as error:
-            raise _told(error) from error
+            raise _describe_cluster_error(error) from error
         answers: list[Answer] = [None] * count  # type: ignore[list-item]
         for place, answer in zip(*(column.to_pylist() for column in found.columns), strict=True):
             # Written by our own code on our own executors: Spark itself trusts the same bytes.
@@ -72,7 +72,7 @@ class Executors:
         return answers
 
 
-def _done(
+def _run_task(
     reach: Callable[[], Site],
     work: Callable[[Site, Order], Answer],
     orders: Sequence[Order],
@@ -94,7 +94,7 @@ def _done(
             )
 
 
-def _told(error: Exception) -> LakeError:
+def _describe_cluster_error(error: Exception) -> LakeError:
     """What went wrong on the cluster, without Spark's own text: that may quote values that are to be sealed."""
     text = str(error)
     if "ModuleNotFoundError" in text:

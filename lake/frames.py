@@ -24,12 +24,12 @@ _KINDS = {
 }
 
 
-def shaped(frame: Frame, table: Table) -> Frame:
+def select_declared(frame: Frame, table: Table) -> Frame:
     """The declared columns in their order, cast back from what engines widen (DuckDB sums 64-bit numbers into 128)."""
     return frame.select(nw.col(column.name).cast(_KINDS[column.kind]) for column in table.columns)
 
 
-def shared(frame: Frame) -> Frame:
+def compute_once(frame: Frame) -> Frame:
     """The same rows, computed once for all that a plan makes of them.
 
     Polars finds out by itself, but only for the outermost such frame: what is shared below it is computed again for
@@ -39,7 +39,7 @@ def shared(frame: Frame) -> Frame:
     return nw.from_native(native.cache()) if nw.dependencies.is_polars_lazyframe(native) else frame
 
 
-def floored(total: nw.Expr, count: nw.Expr) -> nw.Expr:
+def divide_down(total: nw.Expr, count: nw.Expr) -> nw.Expr:
     """The whole part of total / count, for a total of at least 0 and a count of at least 1.
 
     Spark divides as floating point and floors, which is one off for totals beyond 2^53: the remainder sets it right.
@@ -50,22 +50,22 @@ def floored(total: nw.Expr, count: nw.Expr) -> nw.Expr:
     return nw.when(rest < 0).then(near - one).otherwise(nw.when(rest >= count).then(near + one).otherwise(near))
 
 
-def numbered(frame: Frame, name: str, keys: Sequence[str], order_by: str | Sequence[str]) -> Frame:
+def number_rows(frame: Frame, name: str, keys: Sequence[str], order_by: str | Sequence[str]) -> Frame:
     """Number the rows of each group from 1, in an order that tells all of them apart or in which equals are equal."""
     counted = frame.with_columns(_one=nw.lit(1).cast(nw.Int64))
     place = nw.col("_one").cum_sum().over(*keys, order_by=order_by).cast(nw.Int64)
     return counted.with_columns(place.alias(name)).drop("_one")
 
 
-def firsts(frame: Frame, keys: Sequence[str], order_by: Sequence[str]) -> Frame:
+def keep_first(frame: Frame, keys: Sequence[str], order_by: Sequence[str]) -> Frame:
     """The first row of each group: only rows that share its first place are sorted, not the whole group."""
     least, *_ = order_by
     began = frame.group_by(*keys).agg(_began=nw.col(least).min())
     same = frame.join(began, on=list(keys), how="inner").filter(nw.col(least) == nw.col("_began")).drop("_began")
-    return numbered(same, "_place", keys, order_by).filter(nw.col("_place") == 1).drop("_place")
+    return number_rows(same, "_place", keys, order_by).filter(nw.col("_place") == 1).drop("_place")
 
 
-def without(frame: Frame, few: Frame, keys: Sequence[str], identity: Sequence[str]) -> Frame:
+def drop_matching(frame: Frame, few: Frame, keys: Sequence[str], identity: Sequence[str]) -> Frame:
     """The rows but for a few, at most one a group; no row is held, as an anti-join of Polars would hold them all."""
     named = few.select(*keys, **{f"_not_{name}": nw.col(name) for name in identity})
     found = frame.join(named, on=list(keys), how="inner")
@@ -75,13 +75,13 @@ def without(frame: Frame, few: Frame, keys: Sequence[str], identity: Sequence[st
     return found.filter(is_other).drop(*(f"_not_{name}" for name in identity))
 
 
-def reached_before(frame: Frame, keys: Sequence[str], order_by: Sequence[str]) -> Frame:
+def add_latest_end(frame: Frame, keys: Sequence[str], order_by: Sequence[str]) -> Frame:
     """Add `_before_ns`: the latest `_end_ns` of the rows before each one, 0 before the first."""
     latest = frame.with_columns(_latest_ns=nw.col("_end_ns").cum_max().over(*keys, order_by=order_by))
     return latest.with_columns(_before_ns=nw.col("_latest_ns").shift(1).over(*keys, order_by=order_by).fill_null(0))
 
 
-def fraction(part: nw.Expr, whole: nw.Expr) -> nw.Expr:
+def divide_to_fraction(part: nw.Expr, whole: nw.Expr) -> nw.Expr:
     """Part of a whole as a number from 0 to 1; null where the whole is nothing."""
     is_some = whole > 0
     # Engines differ on division by zero: there is none, whichever branch is taken.
@@ -89,12 +89,12 @@ def fraction(part: nw.Expr, whole: nw.Expr) -> nw.Expr:
     return nw.when(is_some).then(part.cast(nw.Float64) / divisor.cast(nw.Float64))
 
 
-def flag(condition: nw.Expr) -> nw.Expr:
+def to_flag(condition: nw.Expr) -> nw.Expr:
     """1 where it holds, else 0: to be summed."""
     return nw.when(condition).then(nw.lit(1).cast(nw.Int64)).otherwise(nw.lit(0).cast(nw.Int64))
 
 
-def sentences(*parts: tuple[nw.Expr, str | nw.Expr]) -> nw.Expr:
+def join_reasons(*parts: tuple[nw.Expr, str | nw.Expr]) -> nw.Expr:
     """All sentences whose condition holds, in their order; null where none does."""
     told = nw.concat_str(
         *(

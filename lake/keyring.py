@@ -39,7 +39,7 @@ class Key:
 
     def derive(self, purpose: str, *context: str, length: int) -> bytes:
         """A key for one purpose in one context (HKDF-SHA512); one of them says nothing of another."""
-        info = framed(*(part.encode() for part in ("teetotal", purpose, *context)))
+        info = join_framed(*(part.encode() for part in ("teetotal", purpose, *context)))
         return HKDF(algorithm=SHA512(), length=length, salt=None, info=info).derive(self.secret)
 
 
@@ -84,27 +84,27 @@ class KeyringFile:
 
     def __call__(self) -> Keyring:
         """Open the keyring; the first use makes it where that is allowed, and of two makers one wins."""
-        found = self._opened()
+        found = self._read_file()
         if found is not None:
-            self._sweep()
+            self._remove_leftovers()
             return found
         self._refuse_absence()
-        with self._locked():
-            return self._opened() or self._written(_grown(None, str(self.path)))
+        with self._lock_file():
+            return self._read_file() or self._write_file(_add_key(None, str(self.path)))
 
     def create(self) -> Keyring:
         """Make a new keyring with one key; an existing file is never replaced."""
-        with self._locked():
+        with self._lock_file():
             if self.path.exists():
                 raise ContractBroken(f"{self.path} is there already", "to add a key: `teetotal keys rotate`")
-            return self._written(_grown(None, str(self.path)))
+            return self._write_file(_add_key(None, str(self.path)))
 
     def rotate(self) -> Keyring:
         """Add a key and make it the active one; the older ones stay, to open what they sealed."""
         if not self.path.exists():
             self._refuse_absence()
-        with self._locked():
-            return self._written(_grown(self._opened(), str(self.path)))
+        with self._lock_file():
+            return self._write_file(_add_key(self._read_file(), str(self.path)))
 
     def _refuse_absence(self) -> None:
         if not self.is_made_on_first_use:
@@ -113,7 +113,7 @@ class KeyringFile:
                 f"{_RESTORE}; for a new lake make one: `teetotal --keyring {self.path} keys create`",
             )
 
-    def _opened(self) -> Keyring | None:
+    def _read_file(self) -> Keyring | None:
         """What the file holds; nothing where there is no file; an error where others could read it too."""
         try:
             # Not to wait for the other end, should a pipe bear the keyring's name.
@@ -121,7 +121,7 @@ class KeyringFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self._unusable("read", error) from error
+            raise self._describe_unusable("read", error) from error
         try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
@@ -135,12 +135,12 @@ class KeyringFile:
             with os.fdopen(handle, "rb", closefd=False) as file:
                 return parse(file.read(), str(self.path))
         except OSError as error:
-            raise self._unusable("read", error) from error
+            raise self._describe_unusable("read", error) from error
         finally:
             os.close(handle)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock_file(self) -> Iterator[None]:
         """One writer at a time; the kernel frees the lock even when its holder is killed."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -148,7 +148,7 @@ class KeyringFile:
                 self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
             )
         except OSError as error:
-            raise self._unusable("written", error) from error
+            raise self._describe_unusable("written", error) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             for left in self._leftovers():
@@ -157,10 +157,10 @@ class KeyringFile:
         finally:
             os.close(handle)
 
-    def _sweep(self) -> None:
+    def _remove_leftovers(self) -> None:
         """Remove what a killed writer left: whole keyrings under other names."""
         if self._leftovers():
-            with suppress(ContractBroken, OSError), self._locked():
+            with suppress(ContractBroken, OSError), self._lock_file():
                 pass  # whoever holds the lock removes them; one who may only read cannot
 
     def _leftovers(self) -> list[Path]:
@@ -168,7 +168,7 @@ class KeyringFile:
         name = re.compile(rf"\.{re.escape(self.path.name)}\.[0-9a-f]{{16}}")
         return [entry for entry in self.path.parent.iterdir() if name.fullmatch(entry.name)]
 
-    def _written(self, keyring: Keyring) -> Keyring:
+    def _write_file(self, keyring: Keyring) -> Keyring:
         """Put the keyring in place whole: a reader finds the old one or the new one, never a half."""
         aside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
         try:
@@ -184,10 +184,10 @@ class KeyringFile:
                     aside.unlink()
             _sync(self.path.parent)
         except OSError as error:
-            raise self._unusable("written", error) from error
+            raise self._describe_unusable("written", error) from error
         return keyring
 
-    def _unusable(self, verb: str, error: OSError) -> ContractBroken:
+    def _describe_unusable(self, verb: str, error: OSError) -> ContractBroken:
         return ContractBroken(
             f"the keyring {self.path} cannot be {verb}: {error.strerror}", "check the path and who owns it"
         )
@@ -234,43 +234,43 @@ class NoKeyring:
     create = rotate = __call__
 
 
-def framed(*parts: bytes) -> bytes:
+def join_framed(*parts: bytes) -> bytes:
     """Parts as one text that no other parts give: each with its length before it."""
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
-def encoded(data: bytes) -> str:
+def encode_base64url(data: bytes) -> str:
     """Bytes as base64url without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def decoded(text: str) -> bytes | None:
+def decode_base64url(text: str) -> bytes | None:
     """The bytes of a base64url text; none where it is not exactly what `encoded` would give."""
     try:
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
         return None
-    return data if encoded(data) == text else None
+    return data if encode_base64url(data) == text else None
 
 
 def parse(data: bytes, place: str) -> Keyring:
     """A keyring from its JSON text; what is wrong with it is told without repeating any of it."""
-    loaded = _loaded(data)
-    problem = _problem(loaded)
+    loaded = _load_json(data)
+    problem = _find_problem(loaded)
     if problem:
         raise ContractBroken(f"{place} is no keyring: {problem}", _RESTORE)
-    keys = tuple(Key(key["id"], key["created"], decoded(key["secret"]) or b"") for key in loaded["keys"])
+    keys = tuple(Key(key["id"], key["created"], decode_base64url(key["secret"]) or b"") for key in loaded["keys"])
     return Keyring(place, loaded["active"], keys)
 
 
-def _loaded(data: bytes) -> Any:
+def _load_json(data: bytes) -> Any:
     # The decoder's own error carries the whole text: it ends here, so that it never becomes the cause of ours.
     with suppress(ValueError, RecursionError):
         return json.loads(data)
     return None
 
 
-def _problem(loaded: Any) -> str | None:
+def _find_problem(loaded: Any) -> str | None:
     """Why a JSON value is no keyring."""
     if not isinstance(loaded, dict) or set(loaded) != {"version", "active", "keys"}:
         return "it is not one JSON object of version, active and keys"
@@ -286,7 +286,7 @@ def _problem(loaded: Any) -> str | None:
             return f"the id of key {place} is not k and seven hexadecimal digits"
         if not _is_utc(key["created"]):
             return f"key {place} does not say when it was created, in UTC as ISO 8601"
-        if not isinstance(key["secret"], str) or len(decoded(key["secret"]) or b"") != _SECRET_BYTES:
+        if not isinstance(key["secret"], str) or len(decode_base64url(key["secret"]) or b"") != _SECRET_BYTES:
             return f"the secret of key {place} is not {_SECRET_BYTES} bytes as base64url"
     ids = [key["id"] for key in keys]
     if len(set(ids)) != len(ids):
@@ -300,7 +300,7 @@ def _is_utc(text: object) -> bool:
     return False
 
 
-def _grown(keyring: Keyring | None, place: str) -> Keyring:
+def _add_key(keyring: Keyring | None, place: str) -> Keyring:
     """The keyring with one more key, which is the active one."""
     keys = () if keyring is None else keyring.keys
     taken = {key.key_id for key in keys}
@@ -310,7 +310,7 @@ def _grown(keyring: Keyring | None, place: str) -> Keyring:
 
 
 def _text(keyring: Keyring) -> str:
-    keys = [{"id": key.key_id, "created": key.created, "secret": encoded(key.secret)} for key in keyring.keys]
+    keys = [{"id": key.key_id, "created": key.created, "secret": encode_base64url(key.secret)} for key in keyring.keys]
     return json.dumps({"version": _VERSION, "active": keyring.active_id, "keys": keys}, indent=2) + "\n"
 
 

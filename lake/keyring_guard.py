@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lake.errors import ContractBroken
-from lake.keyring import KEY_ID, KeyringFile, encoded
-from lake.places import make_private, reaching
+from lake.keyring import KEY_ID, KeyringFile, encode_base64url
+from lake.locations import make_private, report_unreachable
 from lake.sealing import TOKEN
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
     from lake.keyring import Key, Keyring
-    from lake.places import Place
+    from lake.locations import Location
     from lake.tables import Table
 
 MARKER = "_keyring.json"
@@ -51,7 +51,7 @@ class KeyringGuard:
     The newest key is enough: a keyring is only ever added to, so one that holds it holds those before it too.
     """
 
-    def __init__(self, place: Place, source: Callable[[], Keyring]) -> None:
+    def __init__(self, place: Location, source: Callable[[], Keyring]) -> None:
         self._place = place
         self._source = source
 
@@ -98,7 +98,7 @@ class KeyringGuard:
         return not self._place.is_local or (self._place.directory / table.path).is_dir()
 
     def _read(self) -> _Mark | None:
-        with reaching(f"{self._place}/{MARKER} could not be read"):
+        with report_unreachable(f"{self._place}/{MARKER} could not be read"):
             try:
                 if self._place.is_local:
                     data = (self._place.directory / MARKER).read_bytes()
@@ -112,7 +112,7 @@ class KeyringGuard:
 
     def _write(self, data: bytes) -> None:
         """Put the marker in place whole; what a killed writer leaves aside is written over by the next."""
-        with reaching(f"{self._place}/{MARKER} could not be written"):
+        with report_unreachable(f"{self._place}/{MARKER} could not be written"):
             if not self._place.is_local:
                 import obstore
 
@@ -142,7 +142,7 @@ def _refuse_strangers(table: Table, rows: Dataset, keyring: Keyring) -> None:
 
 
 def _check(key: Key) -> str:
-    return encoded(key.derive("check", length=_CHECK_BYTES))
+    return encode_base64url(key.derive("check", length=_CHECK_BYTES))
 
 
 def _parse(data: bytes, where: str) -> _Mark:

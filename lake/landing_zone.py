@@ -17,14 +17,14 @@ from obstore.exceptions import AlreadyExistsError
 from lake.errors import EvidenceRejected, SourceUnavailable
 from lake.identity import MANIFEST, is_slug, slug
 from lake.landing_copies import copying, remove_abandoned
-from lake.places import reaching
-from lake.regular_files import SourceFile, Tree, copy_file, mark_of, named_file
+from lake.locations import report_unreachable
+from lake.regular_files import SourceFile, Tree, copy_file, mark_of, open_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from io import BufferedReader
 
-    from lake.places import Place
+    from lake.locations import Location
 
 _CLAIM = ".landing"
 _BLOCK_BYTES = 1 << 20
@@ -43,7 +43,7 @@ class Fetched:
 
     def blocks(self) -> Iterator[bytes]:
         """The bytes from the start; may be asked for again."""
-        with reaching(f"{self._where} could not be read"), self._reopen() as file:
+        with report_unreachable(f"{self._where} could not be read"), self._reopen() as file:
             while block := file.read(_BLOCK_BYTES):
                 yield block
 
@@ -59,7 +59,7 @@ class Fetched:
 class LandedFile:
     """One entry of a run's directory; `problem` says why it may not be read."""
 
-    place: Place
+    place: Location
     run_id: str
     name: str
     size_bytes: int | None
@@ -69,7 +69,7 @@ class LandedFile:
     async def fetch(self) -> Fetched:
         """Bring the bytes here and digest them; a local file is digested where it lies."""
         where = f"{self.place}/{self.run_id}/{self.name}"
-        with reaching(f"{where} could not be read"):
+        with report_unreachable(f"{where} could not be read"):
             if self.place.is_local:
                 sha256, mark = await asyncio.to_thread(self._digest)
                 return Fetched(where, sha256, lambda: self._open(mark))
@@ -107,12 +107,12 @@ class LandedFile:
 class LandingZone:
     """All runs under one landing place."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Location) -> None:
         self.place = place
 
     def run_ids(self) -> tuple[list[str], list[str]]:
         """The runs that are complete, and the directories that are not (no manifest yet, or no valid id)."""
-        with reaching(f"{self.place} cannot be listed"):
+        with report_unreachable(f"{self.place} cannot be listed"):
             names = self._directories()
             complete = [name for name in names if is_slug(name) and self._has_manifest(name)]
         return complete, sorted(set(names) - set(complete))
@@ -120,7 +120,7 @@ class LandingZone:
     def manifest(self, run_id: str) -> bytes:
         """The text of a run's manifest."""
         self._require(run_id)
-        with reaching(f"{self.place}/{run_id}/{MANIFEST} could not be read"):
+        with report_unreachable(f"{self.place}/{run_id}/{MANIFEST} could not be read"):
             if not self.place.is_local:
                 return bytes(obstore.get(self.place.store, f"{run_id}/{MANIFEST}").bytes())
             with open_landed(self.place.directory, run_id, MANIFEST) as file:
@@ -129,24 +129,24 @@ class LandingZone:
     def files(self, run_id: str) -> list[LandedFile]:
         """All entries of a run's directory but the manifest; what may not be read says why."""
         self._require(run_id)
-        with reaching(f"{self.place}/{run_id} cannot be listed"):
+        with report_unreachable(f"{self.place}/{run_id} cannot be listed"):
             entries = list(self._local_files(run_id) if self.place.is_local else self._remote_files(run_id))
         return sorted((entry for entry in entries if entry.name != MANIFEST), key=lambda entry: entry.name)
 
     def manifest_etag(self, run_id: str) -> str:
         """What changes whenever the manifest does."""
         self._require(run_id)
-        with reaching(f"{self.place}/{run_id}/{MANIFEST} could not be read"):
+        with report_unreachable(f"{self.place}/{run_id}/{MANIFEST} could not be read"):
             return str(obstore.head(self.place.store, f"{run_id}/{MANIFEST}")["e_tag"])
 
     def land(self, run_id: str, files: Mapping[str, Path | SourceFile], manifest: str) -> None:
         """Copy a run's files in under the names given; it becomes visible all at once, the manifest last."""
         slug(run_id)
-        sources = {name: named_file(file) if isinstance(file, Path) else file for name, file in files.items()}
+        sources = {name: open_named(file) if isinstance(file, Path) else file for name, file in files.items()}
         for name in files:
             if name in {"", ".", "..", MANIFEST, _CLAIM} or "/" in name or "\x00" in name:
                 raise EvidenceRejected(f"{name!r} cannot be the name of a landed file", "use a plain file name")
-        with reaching(f"{self.place}/{run_id} could not be written"):
+        with report_unreachable(f"{self.place}/{run_id} could not be written"):
             if self.place.is_local:
                 self._land_locally(run_id, sources, manifest)
             else:
@@ -159,7 +159,7 @@ class LandingZone:
     # -- inside ------------------------------------------------------------------------------------------
 
     def _require(self, run_id: str) -> None:
-        with reaching(f"{self.place}/{slug(run_id)} could not be read"):
+        with report_unreachable(f"{self.place}/{slug(run_id)} could not be read"):
             if self._has_manifest(run_id):
                 return
         if self.place.is_local and (self.place.directory / run_id / MANIFEST).is_file():
@@ -232,7 +232,7 @@ class LandingZone:
         target = self.place.directory / run_id
         self.place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if target.exists():
-            raise _taken(run_id)
+            raise _describe_taken(run_id)
         self.remove_abandoned()
         # A dot directory is no run: what a crash leaves there is never taken for one.
         with copying(self.place.directory) as staged:
@@ -245,7 +245,7 @@ class LandingZone:
                 staged.rename(target)
             except OSError:
                 if target.exists():
-                    raise _taken(run_id) from None
+                    raise _describe_taken(run_id) from None
                 raise
 
     def _land_remotely(self, run_id: str, files: Mapping[str, SourceFile], manifest: str) -> None:
@@ -253,10 +253,10 @@ class LandingZone:
         try:
             obstore.put(store, claim, b"", mode="create")  # one landing at a time; the store decides who is first
         except AlreadyExistsError:
-            raise _taken(run_id) from None
+            raise _describe_taken(run_id) from None
         try:
             if [item for batch in obstore.list(store, f"{run_id}/") for item in batch if item["path"] != claim]:
-                raise _taken(run_id)
+                raise _describe_taken(run_id)
             for name, source in files.items():
                 with source.open() as file:
                     obstore.put(store, f"{run_id}/{name}", file)
@@ -265,7 +265,7 @@ class LandingZone:
             obstore.delete(store, claim)
 
 
-def _taken(run_id: str) -> EvidenceRejected:
+def _describe_taken(run_id: str) -> EvidenceRejected:
     return EvidenceRejected(
         f"run {run_id} is already in the landing zone",
         "choose another --run-id, or remove its directory first",

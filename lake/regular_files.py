@@ -39,9 +39,9 @@ class SourceFile:
     open: Callable[[], BufferedReader]
 
 
-def named_file(path: Path) -> SourceFile:
+def open_named(path: Path) -> SourceFile:
     """A file that a person has named: a link is followed, because they chose it, and must lead to a regular file."""
-    return SourceFile(str(path), lambda: _opened(str(path), str(path), _READ, follow=True))
+    return SourceFile(str(path), lambda: _open_regular(str(path), str(path), _READ, follow=True))
 
 
 class Tree:
@@ -71,7 +71,7 @@ class Tree:
                 where = str(self.path.joinpath(*parts))
                 if kind != stat.S_IFLNK:
                     _require_regular(kind, where)
-                target = self._followed(parts) if kind == stat.S_IFLNK else parts
+                target = self._follow_link(parts) if kind == stat.S_IFLNK else parts
                 if target is not None:
                     found[parts] = SourceFile(where, partial(self.open, target, where))
         return dict(sorted(found.items()))
@@ -80,7 +80,7 @@ class Tree:
         """Open a regular file below by its path, on which no link is followed."""
         handle = self._parent(parts, where)
         try:
-            return _opened(where, parts[-1], _READ | os.O_NOFOLLOW, follow=False, dir_fd=handle)
+            return _open_regular(where, parts[-1], _READ | os.O_NOFOLLOW, follow=False, dir_fd=handle)
         finally:
             os.close(handle)
 
@@ -90,7 +90,7 @@ class Tree:
         root = self.path.resolve()
         return target.relative_to(root).parts if target.is_relative_to(root) else None
 
-    def _followed(self, parts: tuple[str, ...]) -> tuple[str, ...] | None:
+    def _follow_link(self, parts: tuple[str, ...]) -> tuple[str, ...] | None:
         """Where a link leads; none where that is a directory of this tree, whose files are found anyway."""
         where = self.path.joinpath(*parts)
         try:
@@ -115,7 +115,7 @@ class Tree:
             try:
                 inner = os.open(part, _DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
             except OSError as error:
-                raise _refused(error, where) from error
+                raise _describe_refusal(error, where) from error
             finally:
                 os.close(handle)
             handle = inner
@@ -142,13 +142,13 @@ def mark_of(facts: os.stat_result) -> str:
     return f"{facts.st_ino}-{facts.st_mtime_ns}-{facts.st_ctime_ns}-{facts.st_size}"
 
 
-def _opened(where: str, name: str, flags: int, *, follow: bool, dir_fd: int | None = None) -> BufferedReader:
+def _open_regular(where: str, name: str, flags: int, *, follow: bool, dir_fd: int | None = None) -> BufferedReader:
     """Open what is a regular file, and still is one once it is open; nothing else is opened at all."""
     _require_regular(os.stat(name, dir_fd=dir_fd, follow_symlinks=follow).st_mode, where)
     try:
         handle = os.open(name, flags, dir_fd=dir_fd)
     except OSError as error:
-        raise _refused(error, where) from error
+        raise _describe_refusal(error, where) from error
     try:
         _require_regular(os.fstat(handle).st_mode, where)
     except EvidenceRejected:
@@ -165,7 +165,7 @@ def _require_regular(mode: int, where: str) -> None:
         )
 
 
-def _refused(error: OSError, where: str) -> Exception:
+def _describe_refusal(error: OSError, where: str) -> Exception:
     if error.errno in _REPLACED:
         return EvidenceRejected(f"{where} was replaced by a link while it was read", "run again when it is at rest")
     return error

@@ -11,7 +11,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESSIV
 
 from lake.errors import ContractBroken
-from lake.keyring import KEY_ID, decoded, encoded, framed
+from lake.keyring import KEY_ID, decode_base64url, encode_base64url, join_framed
 
 if TYPE_CHECKING:
     from lake.keyring import Key, Keyring
@@ -42,10 +42,10 @@ class _Texts:
         context = (table.full_name, column.name, run_id)
         self._cipher = AESGCM(key.derive("texts", *context, length=32))
         self._nonces = key.derive("nonces", *context, length=32)
-        self._bound = framed(*(part.encode() for part in (*context, key.key_id)))
+        self._bound = join_framed(*(part.encode() for part in (*context, key.key_id)))
 
     def seal(self, text: bytes, place: bytes) -> bytes:
-        nonce = hmac.digest(self._nonces, place + framed(text), "sha256")[:_NONCE_BYTES]
+        nonce = hmac.digest(self._nonces, place + join_framed(text), "sha256")[:_NONCE_BYTES]
         return nonce + self._cipher.encrypt(nonce, text, self._bound + place)
 
     def open(self, sealed: bytes, place: bytes) -> bytes:
@@ -57,18 +57,20 @@ def seal(table: Table, rows: pa.RecordBatch | pa.Table, run_id: str, keyring: Ke
     """Replace what is sensitive in a run's rows by tokens under the active key; a null stays a null."""
     key = keyring.active
     lead = f"sealed:1:{key.key_id}:"
-    for column in _sealed(table, rows):
+    for column in _sealed_columns(table, rows):
         if column.is_free_text:
             texts = _Texts(table, column, key, run_id)
-            pairs = zip(rows.column(column.name).to_pylist(), _places(table, rows), strict=True)
-            found = [None if text is None else lead + encoded(texts.seal(text.encode(), at)) for text, at in pairs]
+            pairs = zip(rows.column(column.name).to_pylist(), _find_places(table, rows), strict=True)
+            found = [
+                None if text is None else lead + encode_base64url(texts.seal(text.encode(), at)) for text, at in pairs
+            ]
             tokens = pa.array(found, pa.string())
         else:
             names = _Names(table, column, key)
-            known = _whole(rows, column).dictionary_encode()
-            found = [lead + encoded(names.seal(name.encode())) for name in known.dictionary.to_pylist()]
+            known = _combine_chunks(rows, column).dictionary_encode()
+            found = [lead + encode_base64url(names.seal(name.encode())) for name in known.dictionary.to_pylist()]
             tokens = pa.array(found, pa.string()).take(known.indices)
-        rows = _exchanged(rows, column, tokens)
+        rows = _replace_column(rows, column, tokens)
     return rows
 
 
@@ -76,21 +78,21 @@ def unseal(
     table: Table, rows: pa.RecordBatch | pa.Table, keyring: Keyring, run_id: str | None = None
 ) -> pa.RecordBatch | pa.Table:
     """Put back what the tokens stand for; a token that is not of this place, or was touched, is an error."""
-    for column in _sealed(table, rows):
+    for column in _sealed_columns(table, rows):
         opener = _Opener(table, column, keyring)
         if column.is_free_text:
-            runs = _beside(table, rows, "run_id") if run_id is None else [run_id] * rows.num_rows
-            triples = zip(rows.column(column.name).to_pylist(), runs, _places(table, rows), strict=True)
+            runs = _list_bound_values(table, rows, "run_id") if run_id is None else [run_id] * rows.num_rows
+            triples = zip(rows.column(column.name).to_pylist(), runs, _find_places(table, rows), strict=True)
             found = [None if token is None else opener.text(token, run, at) for token, run, at in triples]
             values = pa.array(found, pa.string())
         else:
-            known = _whole(rows, column).dictionary_encode()
+            known = _combine_chunks(rows, column).dictionary_encode()
             values = pa.array(map(opener.name, known.dictionary.to_pylist()), pa.string()).take(known.indices)
-        rows = _exchanged(rows, column, values)
+        rows = _replace_column(rows, column, values)
     return rows
 
 
-def brief(token: str) -> str:
+def abbreviate_token(token: str) -> str:
     """A token as a person needs it: sealed, and by which key."""
     found = re.fullmatch(TOKEN, token)
     return f"sealed:{found[1]}:…" if found else token
@@ -106,28 +108,28 @@ class _Opener:
         self._ciphers: dict[tuple[str, ...], Any] = {}
 
     def name(self, token: str) -> str:
-        key, sealed = self._parted(token)
+        key, sealed = self._split_token(token)
         scope = (key.key_id,)
         if scope not in self._ciphers:
             self._ciphers[scope] = _Names(self._table, self._column, key)
         try:
             return str(self._ciphers[scope].open(sealed), "utf-8")
         except (InvalidTag, ValueError) as error:
-            raise self._broken(key) from error
+            raise self._describe_broken(key) from error
 
     def text(self, token: str, run_id: str, place: bytes) -> str:
-        key, sealed = self._parted(token)
+        key, sealed = self._split_token(token)
         scope = (key.key_id, run_id)
         if scope not in self._ciphers:
             self._ciphers[scope] = _Texts(self._table, self._column, key, run_id)
         try:
             return str(self._ciphers[scope].open(sealed, place), "utf-8")
         except (InvalidTag, ValueError) as error:
-            raise self._broken(key) from error
+            raise self._describe_broken(key) from error
 
-    def _parted(self, token: str) -> tuple[Key, bytes]:
+    def _split_token(self, token: str) -> tuple[Key, bytes]:
         found = re.fullmatch(TOKEN, token)
-        sealed = decoded(found[2]) if found else None
+        sealed = decode_base64url(found[2]) if found else None
         if found is None or sealed is None:
             raise ContractBroken(
                 f"{self._name} holds a value that is no token of ours",
@@ -141,7 +143,7 @@ class _Opener:
             )
         return key, sealed
 
-    def _broken(self, key: Key) -> ContractBroken:
+    def _describe_broken(self, key: Key) -> ContractBroken:
         return ContractBroken(
             f"{self._name}: a token of key {key.key_id} does not open",
             "it was changed, it belongs to another table, column or row, or the key is not the one of that id",
@@ -152,31 +154,31 @@ class _Opener:
         return f"{self._table.full_name}.{self._column.name}"
 
 
-def _sealed(table: Table, rows: pa.RecordBatch | pa.Table) -> list[Column]:
+def _sealed_columns(table: Table, rows: pa.RecordBatch | pa.Table) -> list[Column]:
     return [column for column in table.sealed if column.name in rows.schema.names]
 
 
-def _places(table: Table, rows: pa.RecordBatch | pa.Table) -> list[bytes]:
+def _find_places(table: Table, rows: pa.RecordBatch | pa.Table) -> list[bytes]:
     """What tells a row from the others of its run: the key values that lie in the data file itself, framed."""
     names = [name for name in table.key if name in table.file_schema.names]
     if not names:
         return [b""] * rows.num_rows
-    columns = ([str(value).encode() for value in _beside(table, rows, name)] for name in names)
-    return [framed(*values) for values in zip(*columns, strict=True)]
+    columns = ([str(value).encode() for value in _list_bound_values(table, rows, name)] for name in names)
+    return [join_framed(*values) for values in zip(*columns, strict=True)]
 
 
-def _beside(table: Table, rows: pa.RecordBatch | pa.Table, name: str) -> list[Any]:
+def _list_bound_values(table: Table, rows: pa.RecordBatch | pa.Table, name: str) -> list[Any]:
     if name not in rows.schema.names:
         raise ContractBroken(f"{table.full_name}: free text opens only beside its row's {name}")
     values: list[Any] = rows.column(name).to_pylist()
     return values
 
 
-def _whole(rows: pa.RecordBatch | pa.Table, column: Column) -> pa.Array:
+def _combine_chunks(rows: pa.RecordBatch | pa.Table, column: Column) -> pa.Array:
     found = rows.column(column.name)
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
-def _exchanged(rows: pa.RecordBatch | pa.Table, column: Column, values: pa.Array) -> pa.RecordBatch | pa.Table:
+def _replace_column(rows: pa.RecordBatch | pa.Table, column: Column, values: pa.Array) -> pa.RecordBatch | pa.Table:
     index = rows.schema.get_field_index(column.name)
     return rows.set_column(index, rows.schema.field(index).with_type(pa.string()), values)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from lake.places import Place
+    from lake.locations import Location
     from lake.tables import Table
 
 
@@ -40,7 +40,7 @@ class Snapshot:
 
     table: Table
     _handle: DeltaTable | None
-    _root: Place
+    _root: Location
     # For a full rebuild: nothing counts as made.
     _is_rebuilt: bool = False
 
@@ -63,7 +63,7 @@ class Snapshot:
 
     def content_sha256(self, run_id: str) -> str:
         """The content digest of a run's partition; that of no rows where it has none."""
-        return combine(label(path) for path in self._paths.get(run_id, ()))
+        return combine(format_label(path) for path in self._paths.get(run_id, ()))
 
     @cached_property
     def _paths(self) -> dict[str, list[str]]:
@@ -76,14 +76,14 @@ class Snapshot:
     def partition(self, run_id: str) -> Written:
         """A run's partition as it is: what a replacement that changes nothing would say of it."""
         handle = self._handle
-        files = {} if handle is None else held(handle, self.table, [run_id])
+        files = {} if handle is None else list_data_files(handle, self.table, [run_id])
         return Written(
             table=self.table.full_name,
             run_id=run_id,
             rows=0 if handle is None else rows_count(handle, run_id),
             bytes=sum(size for size, _ in files.values()),
             files=len(files),
-            content_sha256=combine(label(path) for path in files),
+            content_sha256=combine(format_label(path) for path in files),
             version=0 if handle is None else handle.version(),
             is_changed=False,
         )
@@ -143,7 +143,7 @@ class Snapshot:
 
     def files(self, run_id: str) -> list[str]:
         """The data files of a run's partition, below the table's own path."""
-        return [] if self._handle is None else sorted(held(self._handle, self.table, [run_id]))
+        return [] if self._handle is None else sorted(list_data_files(self._handle, self.table, [run_id]))
 
     @property
     def version(self) -> int | None:
@@ -158,7 +158,7 @@ def bytes_id(run_id: str) -> str:
 
 def bytes_mark(digests: Mapping[str, str]) -> int:
     """What stands for the bytes of all data files of a partition, by their paths."""
-    return mark_of(combine(f"{label(path)} {sha256}" for path, sha256 in digests.items()))
+    return mark_of(combine(f"{format_label(path)} {sha256}" for path, sha256 in digests.items()))
 
 
 def seen_id(run_id: str) -> str:
@@ -171,7 +171,7 @@ def mark_of(made_from: str) -> int:
     return int(made_from[:15], 16)
 
 
-def held(
+def list_data_files(
     handle: DeltaTable, table: Table, run_ids: Iterable[str] | None
 ) -> dict[str, tuple[int, dict[str, str | None]]]:
     """The data files that make up some runs, or the whole table: path to size and partition values."""
@@ -198,6 +198,6 @@ def rows_count(handle: DeltaTable, run_id: str) -> int:
     return int(actions["num_records"].sum())
 
 
-def label(path: str) -> str:
+def format_label(path: str) -> str:
     """What of a path says which rows it holds: the inner partition and the digest in the name."""
     return path.partition("/")[2]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 
 from lake.cluster import Cluster
-from lake.engines import PlannedAnew
+from lake.engines import ReplanningEngine
 from lake.errors import ContractBroken
 from lake.executors import Executors
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lake.tables import Table
 
 
-class SparkEngine(PlannedAnew):
+class SparkEngine(ReplanningEngine):
     """A tier is handed out to executors where they can reach the lake (docs/decisions/0014); frames are Spark's own."""
 
     name = "spark"

@@ -19,8 +19,8 @@ from deltalake.transaction import AddAction
 from lake.digest import ContentDigest, digest_file
 from lake.errors import ContractBroken
 from lake.identity import slug
+from lake.locations import make_private, report_unreachable
 from lake.locks import hold_lock
-from lake.places import make_private, reaching
 from lake.tables import Kind
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from lake.durability import Disk
-    from lake.places import Place
+    from lake.locations import Location
     from lake.tables import Column, Table
 
 _ROW_GROUP_ROWS = 16_384
@@ -55,7 +55,7 @@ class Staged:
 
 
 @dataclass(frozen=True)
-class Closed:
+class ClosedFile:
     """A data file that has all its rows and no name yet: the name may need what only all files of a run tell."""
 
     sha256: str
@@ -67,7 +67,7 @@ class Closed:
     spooled: Path | str
 
 
-class Unit:
+class PartitionWriter:
     """A writer of one data file: rows in key order, checked, sealed and digested as they pass."""
 
     def __init__(self, stage: Stage, spool: Path) -> None:
@@ -102,7 +102,7 @@ class Unit:
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
         if self._waiting_rows >= _ROW_GROUP_ROWS:
-            with reaching(f"{self._spool} could not be written"):
+            with report_unreachable(f"{self._spool} could not be written"):
                 self._flush(self._writer)
 
     def _flush(self, writer: pq.ParquetWriter) -> None:
@@ -115,14 +115,14 @@ class Unit:
         """End the file and hand it to the stage; `values` are its partition values beside the run's."""
         self._stage.take(self.close(), values)
 
-    def close(self) -> Closed | None:
+    def close(self) -> ClosedFile | None:
         """End the file; it has no name yet. None where it has no rows: there is no file then."""
         if self._writer is None:
             return None
-        with reaching(f"{self._spool} could not be written"):
+        with report_unreachable(f"{self._spool} could not be written"):
             self._flush(self._writer)
             self._writer.close()
-            return Closed(
+            return ClosedFile(
                 sha256=self._digest.hexdigest(),
                 rows=self._rows,
                 bytes=self._spool.stat().st_size,
@@ -142,7 +142,7 @@ class Stage:
     """The stage of one partition: holds its lock, its spool directory and its finished units."""
 
     def __init__(
-        self, place: Place, table: Table, run_id: str, seal: Callable[[pa.RecordBatch], pa.RecordBatch]
+        self, place: Location, table: Table, run_id: str, seal: Callable[[pa.RecordBatch], pa.RecordBatch]
     ) -> None:
         self.table = table
         self.run_id = run_id
@@ -156,7 +156,7 @@ class Stage:
         self._opened = 0
 
     def __enter__(self) -> Self:
-        with reaching(f"{self._place} could not be written to"), ExitStack() as exits:
+        with report_unreachable(f"{self._place} could not be written to"), ExitStack() as exits:
             if self._place.is_local:
                 # Same file system as the table, so that a finished file moves into it by one rename.
                 home = self._place.directory / "_staging" / self.table.full_name
@@ -187,17 +187,17 @@ class Stage:
         """A folder for what is needed on the way; it is emptied when the stage ends, or by the next one."""
         return self._spool
 
-    def unit(self) -> Unit:
+    def unit(self) -> PartitionWriter:
         """Open a data file."""
         with self._guard:
             self._opened += 1
-            return Unit(self, self._spool / f"{self._opened}.parquet")
+            return PartitionWriter(self, self._spool / f"{self._opened}.parquet")
 
     def hand_over(self, spool: Path) -> Path | str:
         """Where a closed file waits to be settled."""
         return spool
 
-    def take(self, closed: Closed | None, values: dict[str, Any]) -> None:
+    def take(self, closed: ClosedFile | None, values: dict[str, Any]) -> None:
         """Take a closed file in, under the name that its content and its partition give it."""
         inner = [name for name in self.table.partition_by if name != "run_id"]
         if sorted(values) != sorted(inner):
@@ -258,7 +258,7 @@ class Stage:
             disk.sync_folders({path.parent for path in paths})
 
     @staticmethod
-    def _move(unit: Staged, root: Place) -> None:
+    def _move(unit: Staged, root: Location) -> None:
         if root.is_local:
             target = root.directory / unit.path
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from assets.build.context import BuildContext, BuildListener
 from assets.comparisons import comparisons
 from assets.specs import landing_spec
 from assets.training_runs import training_runs
-from assets.workplace import Onlooker, Workplace
-from lake.attestation_keys import loaded
+from lake.attestation_keys import load_keys
 from lake.landing_zone import LandingZone
 from lake.store import Lake
 from pipelines.jobs import CATCH_UP, COMPARE, INGEST, console, data_docs, executor, maintenance
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from pipelines.settings import Settings
 
 
-def workplace(chosen: Settings, onlooker: Onlooker | None = None) -> Workplace:
+def build_context(chosen: Settings, listener: BuildListener | None = None) -> BuildContext:
     """The lake, the landing zone and the bounds that the settings name."""
-    return Workplace(
+    return BuildContext(
         lake=Lake(chosen.lake, chosen.keyring),
         zone=LandingZone(chosen.landing),
         limits=chosen.limits,
         docs=chosen.docs,
-        keys=loaded(chosen.attestation_keys),
-        onlooker=onlooker or Onlooker(),
+        keys=load_keys(chosen.attestation_keys),
+        listener=listener or BuildListener(),
         spark=chosen.spark,
         checks=chosen.checks,
         margin=chosen.margin,
     )
 
 
-def build(chosen: Settings, onlooker: Onlooker | None = None) -> dg.Definitions:
+def build_definitions(chosen: Settings, listener: BuildListener | None = None) -> dg.Definitions:
     """The definitions for one lake and one landing zone."""
     return dg.Definitions(
         assets=[landing_spec(), training_runs, comparisons],
@@ -54,11 +54,11 @@ def build(chosen: Settings, onlooker: Onlooker | None = None) -> dg.Definitions:
         ],
         executor=executor,
         loggers={"console": console},
-        resources={"workplace": workplace(chosen, onlooker)},
+        resources={"build_context": build_context(chosen, listener)},
     )
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
     """What the UI and the daemon load, from the environment alone."""
-    return build(settings())
+    return build_definitions(settings())

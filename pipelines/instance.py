@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import yaml
 
-from assets.processes import fail_dead_launches
-from assets.waiting import POOL
+from assets.launch_locks import fail_dead_launches
+from assets.pool_wait import POOL
 from lake.errors import ContractBroken, SourceUnavailable
+from lake.locations import make_private, report_unreachable
 from lake.locks import hold_lock
-from lake.places import make_private, reaching
 from lake.scarcity import next_step
 from pipelines.settings import POSTGRES_URL
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from pipelines.settings import Home
 
 
-def instance(home: Home) -> dg.DagsterInstance:
+def open_instance(home: Home) -> dg.DagsterInstance:
     """Open the records; nobody else's are touched."""
-    prepare(home)
+    prepare_home(home)
     # Dagster makes its tables on first use, and two that do so at once leave tables that nobody can open.
     with (
-        reaching(f"{home.directory} could not be written to"),
+        report_unreachable(f"{home.directory} could not be written to"),
         hold_lock(home.directory / "setup.lock", f"{home.directory}, where Dagster keeps its records,"),
     ):
         opened = _on_server(home) if home.is_postgres else _in_files(home)
@@ -38,7 +38,7 @@ def instance(home: Home) -> dg.DagsterInstance:
 
 
 @contextmanager
-def reaching_records(home: Home) -> Iterator[None]:
+def report_unreachable_records(home: Home) -> Iterator[None]:
     """Turn what SQLite says of a full or read-only disk into one line that names the place."""
     from sqlalchemy.exc import DBAPIError
 
@@ -59,7 +59,7 @@ def _in_files(home: Home) -> dg.DagsterInstance:
     from sqlalchemy.exc import DBAPIError
 
     try:
-        with reaching_records(home):
+        with report_unreachable_records(home):
             return dg.DagsterInstance.from_config(str(home.directory))
     except (CommandError, DBAPIError) as error:
         said = str(getattr(error, "orig", error)).partition("\n")[0]
@@ -87,13 +87,13 @@ def _on_server(home: Home) -> dg.DagsterInstance:
         raise SourceUnavailable(f"Dagster's records cannot be opened: {said}", f"see {POSTGRES_URL}") from None
 
 
-def prepare(home: Home) -> None:
+def prepare_home(home: Home) -> None:
     """Write down how Dagster keeps its records, where nobody else has."""
     if home.source is None:
         if not home.directory.is_dir():
             raise ContractBroken(f"DAGSTER_HOME is {home.directory}, which is no directory", "make it, or unset it")
         return
-    with reaching(f"{home.directory} could not be written to"):
+    with report_unreachable(f"{home.directory} could not be written to"):
         _write_settings(home, home.source)
 
 

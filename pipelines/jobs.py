@@ -10,16 +10,16 @@ from dagster._core.execution.plan.plan import ExecutionPlan
 from dagster._core.execution.retries import RetryMode
 from dagster._core.execution.step_dependency_config import StepDependencyConfig
 
-from assets import outcomes
-from assets.catalogue import TABLES
+from assets.build.catalogue import TABLES
+from assets.build.context import BuildContext
+from assets.checks import outcomes
+from assets.checks.expectations import check_tables
 from assets.comparisons import comparisons
-from assets.expectations import hold
-from assets.processes import lock_launch, tag, tags_of
+from assets.launch_locks import lock_launch, tag_launch, tags_of
+from assets.pool_wait import POOL
 from assets.specs import asset_key
 from assets.training_runs import training_runs
-from assets.waiting import POOL
-from assets.workplace import Workplace
-from pipelines.verification import advise, format_damage, verify_lake
+from pipelines.cli.verification import advise, format_damage, verify_lake
 
 _EITHER = dg.multi_or_in_process_executor
 # Delta keeps what a slow reader may still hold for a week.
@@ -83,7 +83,7 @@ CATCH_UP = dg.define_asset_job(
 )
 
 
-def limited(job: dg.JobDefinition, names: Iterable[str], *, check: bool) -> dg.JobDefinition | None:
+def limit_job(job: dg.JobDefinition, names: Iterable[str], *, check: bool) -> dg.JobDefinition | None:
     """The part of a job that makes the tables named, with their checks or without; none where it makes none of them."""
     keys = {asset_key(name) for name in names} & job.asset_layer.selected_asset_keys
     if check and keys == job.asset_layer.selected_asset_keys:
@@ -100,16 +100,16 @@ class Upkeep(dg.Config):
 
 
 @dg.op(pool=POOL)
-def tidy(context: dg.OpExecutionContext, config: Upkeep, workplace: dg.ResourceParam[Workplace]) -> None:
+def tidy_tables(context: dg.OpExecutionContext, config: Upkeep, build_context: dg.ResourceParam[BuildContext]) -> None:
     """Checkpoint every table's log, delete files that no version of the last week holds, and verify some data files."""
-    tag(context.instance, context.run.run_id)
+    tag_launch(context.instance, context.run.run_id)
     removed, tables = 0, (*TABLES.values(), outcomes.TABLE)
     for table in tables:
-        files = workplace.lake.tidy(table, config.retention_hours)
+        files = build_context.lake.tidy(table, config.retention_hours)
         removed += len(files)
         context.log.info("%s: log checkpointed, %d files removed", table.full_name, len(files))
     # Each day another sixteenth: a damaged file is found while its source and its backups are still there.
-    verified = verify_lake(workplace.lake, day=None if config.verify_all else datetime.now(UTC).date())
+    verified = verify_lake(build_context.lake, day=None if config.verify_all else datetime.now(UTC).date())
     context.add_output_metadata(
         {
             "files_removed": removed,
@@ -130,22 +130,22 @@ def tidy(context: dg.OpExecutionContext, config: Upkeep, workplace: dg.ResourceP
 @dg.job(description="Keep the lake small and quick to open.")
 def maintenance() -> None:
     """Tidy all tables, and verify some of their files."""
-    tidy()
+    tidy_tables()
 
 
 @dg.op(pool=POOL)
-def write_data_docs(context: dg.OpExecutionContext, workplace: dg.ResourceParam[Workplace]) -> None:
+def write_data_docs(context: dg.OpExecutionContext, build_context: dg.ResourceParam[BuildContext]) -> None:
     """Have Great Expectations validate all rows of every table, and write a page for each."""
-    tag(context.instance, context.run.run_id)
-    spark = workplace.spark if workplace.checks == "spark" else None
+    tag_launch(context.instance, context.run.run_id)
+    spark = build_context.spark if build_context.checks == "spark" else None
     failed = []
     for table in TABLES.values():
-        results = hold(workplace.lake, table, None, workplace.docs, spark, is_documented=True)
+        results = check_tables(build_context.lake, table, None, build_context.docs, spark, is_documented=True)
         failed += [f"{table.full_name}: {one.check.sentence}" for one in results if not one.is_held]
-    context.add_output_metadata({"tables": len(TABLES), "directory": str(workplace.docs), "failed": failed})
+    context.add_output_metadata({"tables": len(TABLES), "directory": str(build_context.docs), "failed": failed})
     if failed:
         raise dg.Failure(
-            f"{len(failed)} checks fail, among them {failed[0]}; {workplace.docs} has a page for each table",
+            f"{len(failed)} checks fail, among them {failed[0]}; {build_context.docs} has a page for each table",
             allow_retries=False,
         )
 

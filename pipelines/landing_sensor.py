@@ -5,13 +5,14 @@ import json
 
 import dagster as dg
 
-from assets import bronze, events
+from assets import dagster_events
+from assets.build import bronze
+from assets.build.context import BuildContext
+from assets.build.state import assess_runs
 from assets.specs import TRAINING_RUNS
-from assets.state import assess_runs
-from assets.workplace import Workplace
 from lake.errors import LakeError
 from pipelines.jobs import INGEST
-from pipelines.partitions import known, range_tags, stretches
+from pipelines.partitions import find_ranges, list_known, make_range_tags
 from report.terminal_text import make_printable
 
 
@@ -27,15 +28,15 @@ def build_landing_sensor(interval_seconds: int) -> dg.SensorDefinition:
 
 
 def launch_landed_runs(
-    context: dg.SensorEvaluationContext, workplace: dg.ResourceParam[Workplace]
+    context: dg.SensorEvaluationContext, build_context: dg.ResourceParam[BuildContext]
 ) -> dg.SensorResult | dg.SkipReason:
     """Compare the landing zone with what was seen at the last tick."""
     before: dict[str, str] = json.loads(context.cursor or "{}")
-    complete, incomplete = workplace.zone.run_ids()
+    complete, incomplete = build_context.zone.run_ids()
     marks = {}
     for run_id in complete:
         try:
-            marks[run_id] = bronze.seen(workplace.zone, run_id, workplace.keys)
+            marks[run_id] = bronze.mark_landing(build_context.zone, run_id, build_context.keys)
         except LakeError as error:  # it went away, or changes under our eyes: the next tick sees it
             context.log.warning("%s: %s", run_id, make_printable(str(error)))
     for run_id in sorted(before.keys() - marks.keys()):
@@ -44,14 +45,16 @@ def launch_landed_runs(
     if not changed:
         context.update_cursor(json.dumps(marks))
         return dg.SkipReason(f"{len(marks)} runs, none new or changed; {len(incomplete)} not complete")
-    order = known(context.instance)
+    order = list_known(context.instance)
     new = [run_id for run_id in changed if run_id not in set(order)]
-    states = assess_runs(workplace.lake, workplace.zone, changed, workplace.keys, margin=workplace.margin)
+    states = assess_runs(
+        build_context.lake, build_context.zone, changed, build_context.keys, margin=build_context.margin
+    )
     stale = [run_id for run_id in changed if states[run_id].needs_launch()]
     return dg.SensorResult(
-        run_requests=[_request(stretch, marks) for stretch in stretches(stale, [*order, *new])],
+        run_requests=[_request(stretch, marks) for stretch in find_ranges(stale, [*order, *new])],
         dynamic_partitions_requests=[TRAINING_RUNS.build_add_request(new)] if new else [],
-        asset_events=[events.observed_landing(run_id, marks[run_id]) for run_id in changed],
+        asset_events=[dagster_events.observe_landing(run_id, marks[run_id]) for run_id in changed],
         cursor=json.dumps(marks),
     )
 
@@ -59,4 +62,4 @@ def launch_landed_runs(
 def _request(stretch: list[str], marks: dict[str, str]) -> dg.RunRequest:
     """One launch for neighbours; the same content is never asked for twice."""
     content = hashlib.sha256("".join(marks[run_id] for run_id in stretch).encode()).hexdigest()
-    return dg.RunRequest(run_key=f"{stretch[0]}+{len(stretch)}:{content}", tags=range_tags(stretch))
+    return dg.RunRequest(run_key=f"{stretch[0]}+{len(stretch)}:{content}", tags=make_range_tags(stretch))

@@ -15,18 +15,18 @@ _FIRST = "dagster/asset_partition_range_start"
 _LAST = "dagster/asset_partition_range_end"
 
 
-def known(instance: dg.DagsterInstance) -> list[str]:
+def list_known(instance: dg.DagsterInstance) -> list[str]:
     """The runs that Dagster knows, in its order."""
     return list(instance.get_dynamic_partitions(str(TRAINING_RUNS.name)))
 
 
-def register(instance: dg.DagsterInstance, run_ids: Iterable[str]) -> None:
+def register_runs(instance: dg.DagsterInstance, run_ids: Iterable[str]) -> None:
     """Make runs known; those that are known already stay where they are."""
-    before = set(known(instance))
+    before = set(list_known(instance))
     instance.add_dynamic_partitions(str(TRAINING_RUNS.name), [run_id for run_id in run_ids if run_id not in before])
 
 
-def stretches(run_ids: Iterable[str], order: Sequence[str]) -> list[list[str]]:
+def find_ranges(run_ids: Iterable[str], order: Sequence[str]) -> list[list[str]]:
     """Runs that are neighbours in Dagster's order, together: each stretch is one launch, whatever it holds."""
     wanted = set(run_ids)
     found: list[list[str]] = []
@@ -40,6 +40,6 @@ def stretches(run_ids: Iterable[str], order: Sequence[str]) -> list[list[str]]:
     return found
 
 
-def range_tags(stretch: Sequence[str]) -> dict[str, str]:
+def make_range_tags(stretch: Sequence[str]) -> dict[str, str]:
     """What tells Dagster that a launch is for a stretch of partitions."""
     return {_FIRST: stretch[0], _LAST: stretch[-1]}

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import dagster as dg
 
 from assets import comparisons
+from assets.build.context import BuildContext
+from assets.build.state import assess_runs
 from assets.specs import asset_key
-from assets.state import assess_runs
 from assets.training_runs import TABLES
-from assets.workplace import Workplace
 from pipelines.jobs import CATCH_UP, data_docs, maintenance
-from pipelines.partitions import known, range_tags, register, stretches
+from pipelines.partitions import find_ranges, list_known, make_range_tags, register_runs
 
 
 @dg.schedule(
@@ -21,16 +21,20 @@ from pipelines.partitions import known, range_tags, register, stretches
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Catches up on every run that is stale or not checked, also through new code; compares all runs anew.",
 )
-def nightly(context: dg.ScheduleEvaluationContext, workplace: dg.ResourceParam[Workplace]) -> Iterator[dg.RunRequest]:
+def nightly(
+    context: dg.ScheduleEvaluationContext, build_context: dg.ResourceParam[BuildContext]
+) -> Iterator[dg.RunRequest]:
     """One launch for each stretch of stale runs, and one for what is measured across runs."""
-    complete, _ = workplace.zone.run_ids()
-    states = assess_runs(workplace.lake, workplace.zone, complete, workplace.keys, margin=workplace.margin)
-    register(context.instance, complete)
+    complete, _ = build_context.zone.run_ids()
+    states = assess_runs(
+        build_context.lake, build_context.zone, complete, build_context.keys, margin=build_context.margin
+    )
+    register_runs(context.instance, complete)
     stale = [run_id for run_id in complete if states[run_id].needs_launch()]
-    for stretch in stretches(stale, known(context.instance)):
+    for stretch in find_ranges(stale, list_known(context.instance)):
         yield dg.RunRequest(
             run_key=None,
-            tags=range_tags(stretch),
+            tags=make_range_tags(stretch),
             asset_selection=[asset_key(table.full_name) for table in TABLES],
         )
     yield dg.RunRequest(run_key=None, asset_selection=[asset_key(table.full_name) for table in comparisons.TABLES])

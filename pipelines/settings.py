@@ -14,8 +14,8 @@ from gold.margin import MARGIN
 from lake.cluster import Cluster
 from lake.errors import ContractBroken
 from lake.keyring import KeyringFile, KeyringSecret, NoKeyring
-from lake.places import Place
-from pipelines.fitting import memory
+from lake.locations import Location
+from pipelines.cli.memory_advice import find_memory
 from pipelines.hosts import parse_authority
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ class Home:
 class Settings:
     """Everything that a command or a job needs to know before it starts."""
 
-    lake: Place
-    landing: Place
+    lake: Location
+    landing: Location
     limits: Limits
     keyring: KeyringSource
     home: Home
@@ -90,8 +90,8 @@ def settings(
         _name_driver()
     known = os.environ if environment is None else environment
     options = {name: value for name, value in known.items() if name.startswith(_STORAGE_PREFIXES)}
-    place = Place.of(lake or known.get("TEETOTAL_LAKE") or "data/lake", options)
-    zone = Place.of(landing or known.get("TEETOTAL_LANDING") or "data/landing", options)
+    place = Location.of(lake or known.get("TEETOTAL_LAKE") or "data/lake", options)
+    zone = Location.of(landing or known.get("TEETOTAL_LANDING") or "data/landing", options)
     keys = _keyring(place, keyring, known)
     return Settings(
         lake=place,
@@ -187,7 +187,7 @@ def is_debug() -> bool:
 def _query_memory(known: Mapping[str, str]) -> int:
     """What was set, else 4 GB, or half of the machine's memory where that is less."""
     given = known.get("TEETOTAL_QUERY_MEMORY", "").strip()
-    return parse_bytes(given, "TEETOTAL_QUERY_MEMORY") if given else min(_QUERY_MEMORY_BYTES, memory() // 2)
+    return parse_bytes(given, "TEETOTAL_QUERY_MEMORY") if given else min(_QUERY_MEMORY_BYTES, find_memory() // 2)
 
 
 def parse_bytes(text: str, name: str) -> int:
@@ -232,7 +232,7 @@ def _name_driver() -> None:
         os.environ[POSTGRES_URL] = _DRIVER + rest
 
 
-def _home(lake: Place, known: Mapping[str, str]) -> Home:
+def _home(lake: Location, known: Mapping[str, str]) -> Home:
     """The home that was named; else one in a checkout, for the lake inside it; else one beside the lake.
 
     Every lake has a history of its own: Dagster knows a run by its name alone.
@@ -247,11 +247,11 @@ def _home(lake: Place, known: Mapping[str, str]) -> Home:
     return Home(_beside(lake) / ".dagster", next(path for path in _BUNDLED if path.is_file()), is_postgres)
 
 
-def _beside(lake: Place) -> Path:
+def _beside(lake: Location) -> Path:
     return lake.directory.parent if lake.is_local else Path.cwd() / "data"
 
 
-def _keyring(lake: Place, typed: str | None, known: Mapping[str, str]) -> KeyringSource:
+def _keyring(lake: Location, typed: str | None, known: Mapping[str, str]) -> KeyringSource:
     """The keyring that was named; else, beside a local lake, one that is made on first use."""
     path, secret = known.get("TEETOTAL_KEYRING"), known.get("TEETOTAL_KEYRING_SECRET")
     if typed or (path and not secret):

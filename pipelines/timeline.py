@@ -41,6 +41,6 @@ FROM bronze.collective_records WHERE record = 'inspector'
 """
 
 
-def create(connection: duckdb.DuckDBPyConnection) -> None:
+def create_view(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the view, on a connection where its tables are."""
     connection.execute(_VIEW)

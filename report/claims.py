@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from report.colours import BAD, BLUE, MUTED, ORANGE
-from report.figure import NAME, PLOT, TOOLTIP, Figure, Row, legend, lines, more, words
-from report.units import counted, legible
+from report.figure import NAME, PLOT, TOOLTIP, Figure, Row, format_omitted, legend, lines, words
+from report.units import format_count, legible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,11 @@ def attested_runs(rows: Sequence[Row]) -> Figure:
     is_attested = any(row["has_attestation"] for row in rows)
     subtitle = "claim against recording" + (" and attestation" if is_attested else "; nothing here is attested")
     return Figure(
-        "Does the recording show what the run claims?", subtitle, shown, spec, more(len(rows) - len(shown), "run")
+        "Does the recording show what the run claims?",
+        subtitle,
+        shown,
+        spec,
+        format_omitted(len(rows) - len(shown), "run"),
     )
 
 
@@ -54,7 +58,7 @@ _SHAPES = {"agrees": "circle", "unproven": "triangle-up", "contradicted": "cross
 
 def _claim(place: int, row: Row) -> Row:
     attested = ", attested" if row["has_attestation"] else ""
-    broken = f", {counted(row['found_violations_count'], 'violation')}" if row["found_violations_count"] else ""
+    broken = f", {format_count(row['found_violations_count'], 'violation')}" if row["found_violations_count"] else ""
     return {
         "line": place,
         "run": legible(row["run_id"]),

@@ -13,6 +13,7 @@ DARK_LETTERS, LIGHT_LETTERS = "#101418", "#fefefe"
 # Okabe and Ito's colours, which people tell apart whatever they see of red and green, and lighter ones of the same.
 BLUE, SKY, GREEN, MINT = "#0072b2", "#56b4e9", "#009e73", "#8fd3b6"
 RED, ORANGE, YELLOW, PINK, PURPLE, PALE = "#d55e00", "#e69f00", "#f0e442", "#cc79a7", "#7b5ea7", "#dfe3e8"
+SAND, BROWN = "#f5cd8a", "#8c510a"
 
 WORDS = {
     "compute": "compute kernels",
@@ -21,13 +22,23 @@ WORDS = {
     "memset": "memsets",
     "crypto": "sealing and opening",
     "transport": "sending and receiving",
+    "wait": "waiting for peers",
+    "blocking_copy": "calls that wait for a copy",
     "launch": "launching",
     "sync": "waiting for the GPU",
     "host": "other host work",
     "idle": "nothing recorded",
     "unattributed": "not attributed",
 }
-_IN_ORDER = (BLUE, SKY, GREEN, MINT, RED, ORANGE, YELLOW, PINK, PURPLE, PALE, FAINT)
+# Parts that are one and the same work are told together, under these words.
+GROUP_WORDS = {
+    "hop": "hops between ranks",
+    "compute": "kernels and memsets",
+    "copy": "copies and their calls",
+    "host": "host work",
+    "rest": "the rest",
+}
+_IN_ORDER = (BLUE, SKY, GREEN, MINT, RED, ORANGE, SAND, BROWN, YELLOW, PINK, PURPLE, PALE, FAINT)
 COLOURS = dict(zip(PARTS, _IN_ORDER, strict=True))
 
 

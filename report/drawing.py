@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lake.scarcity import require_address_space
 from report.colours import PAPER
 from report.figure import CONFIG
-from report.units import clipped
+from report.units import clip_text
 
 if TYPE_CHECKING:
     from report.figure import Figure
@@ -51,7 +51,7 @@ def _fit(layer: Row, rows: list[Row]) -> None:
     weight = _BOLD if layer["mark"].get("fontWeight", 400) > 400 else 1.0
     for row in rows:
         if row.get(field) is not None:
-            row[field] = clipped(row[field], room / weight, layer["mark"]["fontSize"])
+            row[field] = clip_text(row[field], room / weight, layer["mark"]["fontSize"])
 
 
 def svg(spec: Row) -> str:

@@ -82,7 +82,7 @@ def words(
     }
 
 
-def drawn(needs: str, mark: Row, **encoding: Row) -> Row:
+def draw_marks(needs: str, mark: Row, **encoding: Row) -> Row:
     """A mark for each row that has the field it needs, with what it stands for as its tooltip."""
     return {
         "transform": [{"filter": f"isValid(datum.{needs})"}],
@@ -91,7 +91,7 @@ def drawn(needs: str, mark: Row, **encoding: Row) -> Row:
     }
 
 
-def only(what: str, layer: Row) -> Row:
+def select_rows(what: str, layer: Row) -> Row:
     """A layer of the rows that stand for one thing; what that is, is our own word and no name from outside."""
     return {**layer, "transform": [{"filter": {"field": "what", "equal": what}}, *layer["transform"]]}
 
@@ -104,7 +104,7 @@ TOOLTIP = [
 ]
 
 
-def across(field: str, title: str, *, scale: Row | None = None, axis: Row | None = None) -> Row:
+def shared_scale(field: str, title: str, *, scale: Row | None = None, axis: Row | None = None) -> Row:
     """The scale that all lines share."""
     return {
         "field": field,
@@ -115,7 +115,7 @@ def across(field: str, title: str, *, scale: Row | None = None, axis: Row | None
     }
 
 
-def upright(at: float, colour: str = FAINT) -> Row:
+def vertical_labels(at: float, colour: str = FAINT) -> Row:
     """A line through all rows at one number, such as 1 for no difference."""
     return {
         "data": {"values": [{}]},
@@ -168,7 +168,7 @@ def ticks(scale: Row) -> Row:
     return {"values": [float(f"{part}e{power}") for power in range(first, last + 1, every) for part in parts]}
 
 
-def more(count: int, noun: str) -> tuple[str, ...]:
+def format_omitted(count: int, noun: str) -> tuple[str, ...]:
     """What was left out, or nothing."""
     return (f"and {count:,} more {noun}{'' if count == 1 else 's'}",) if count > 0 else ()
 

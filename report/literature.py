@@ -6,10 +6,23 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from report.colours import BLUE, MUTED, PURPLE
-from report.figure import PLOT, Figure, Row, across, drawn, legend, lines, more, names, powers, upright, words
+from report.figure import (
+    PLOT,
+    Figure,
+    Row,
+    draw_marks,
+    format_omitted,
+    legend,
+    lines,
+    names,
+    powers,
+    shared_scale,
+    vertical_labels,
+    words,
+)
 from report.ranges import TIMES
 from report.sentences import headline
-from report.units import counted, finite, legible, ratio
+from report.units import finite, format_count, format_ratio, legible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +46,7 @@ def published(rows: Sequence[Row], ours: Sequence[Row] = ()) -> Figure:
     shown += [mark for place, row in enumerate(mine, 1) for mark in _ours(place, row)]
     shown += [{"line": first, "group": "published by others"}] if mine and kept else []
     shown += [mark for place, group in enumerate(kept, first + 1) for mark in _theirs(place, group)]
-    x = across(
+    x = shared_scale(
         "at", "slowdown, logarithmic", scale=powers([1.0, *(row["at"] for row in shown if "at" in row)]), axis=TIMES
     )
     used = [(name, colour) for name, colour in _KINDS if any(row.get("kind") == name for row in shown)]
@@ -46,15 +59,15 @@ def published(rows: Sequence[Row], ours: Sequence[Row] = ()) -> Figure:
         "scale": {"domain": [name for name, _ in used], "range": [_SHAPES[name] for name, _ in used]},
     }
     spec = lines(
-        upright(1.0),
-        drawn("at", {"type": "point", "filled": True, "size": 64, "opacity": 0.85}, x=x, color=named, shape=shape),
+        vertical_labels(1.0),
+        draw_marks("at", {"type": "point", "filled": True, "size": 64, "opacity": 0.85}, x=x, color=named, shape=shape),
         names("group", colour=MUTED, weight=600, dy=6),
         names(dy=-6, weight=600),
         names("under", dy=8, colour=MUTED),
         words("value", PLOT + 10, 176),
         high=34,
     )
-    notes = (*more(len(groups) - len(kept), "source"), *_parts(len(rows) - len(told)))
+    notes = (*format_omitted(len(groups) - len(kept), "source"), *_parts(len(rows) - len(told)))
     subtitle = "slowdown of whole workloads; no published number is ours, and none goes into any of ours"
     return Figure("What others have published", subtitle, tuple(shown), spec, notes)
 
@@ -69,14 +82,14 @@ def _ours(place: int, row: Row) -> Iterator[Row]:
         "value": f"{headline(row)}, {row['evidence']}",
         "kind": _KINDS[0][0],
         "what": f"{legible(row['model'] or 'model unknown')}, ours",
-        "told": ratio(row["slowdown_ratio"]),
+        "told": format_ratio(row["slowdown_ratio"]),
         "evidence": row["evidence"],
     }
 
 
 def _theirs(place: int, group: list[Row]) -> Iterator[Row]:
     values = sorted(row["slowdown_ratio"] for row in group)
-    told = ratio(values[0]) if len(values) == 1 else f"{ratio(values[0])} to {ratio(values[-1])}"
+    told = format_ratio(values[0]) if len(values) == 1 else f"{format_ratio(values[0])} to {format_ratio(values[-1])}"
     named = {"label": legible(group[0]["source"]), "under": legible(group[0]["regime"] or "regime not clear")}
     for row in group:
         yield {
@@ -86,10 +99,10 @@ def _theirs(place: int, group: list[Row]) -> Iterator[Row]:
             "at": row["slowdown_ratio"],
             "kind": f"published: {_CLASSES[row['evidence_class']]}",
             "what": legible(f"{row['workload']}, {row['hardware']}, {row['statistic']}"),
-            "told": ratio(row["slowdown_ratio"]),
+            "told": format_ratio(row["slowdown_ratio"]),
             "evidence": f"{row['evidence_class']}, {legible(row['source'])}",
         }
 
 
 def _parts(count: int) -> tuple[str, ...]:
-    return (f"{counted(count, 'published number')} of a part of the work, not drawn",) if count else ()
+    return (f"{format_count(count, 'published number')} of a part of the work, not drawn",) if count else ()

@@ -14,6 +14,7 @@ from gold import (
     launches,
     operation_costs,
     operation_overhead,
+    overhead_breakdown,
     pairs,
     published,
     scaling,
@@ -24,11 +25,19 @@ from gold import (
     stragglers,
     throughput_overhead,
     time_breakdown,
-    toll_breakdown,
     trace_summary,
 )
 from lake.tables import Kind
-from report.units import NOTHING, change, duration, legible, number, percent, ratio, size
+from report.units import (
+    NOTHING,
+    format_change,
+    format_duration,
+    format_number,
+    format_percent,
+    format_ratio,
+    format_size,
+    legible,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,16 +79,16 @@ TELLING: dict[str, tuple[str, ...]] = {
         *("slowdown_ratio", "evidence_class"),
     ),
     scaling.TABLE.full_name: (
-        *("tee_run_id", "regime", "axis", "axis_number", "toll_ns", "slowdown_ratio"),
+        *("tee_run_id", "regime", "axis", "axis_number", "overhead_ns", "slowdown_ratio"),
         *("slope_ns", "slope_low_ns", "slope_high_ns", "evidence", "reason"),
     ),
     sealing_coverage.TABLE.full_name: (
-        *("run_id", "boundary", "regime", "promised_bytes", "sealed_bytes", "covered_bytes_fraction"),
+        *("run_id", "boundary", "regime", "verdict", "promised_bytes", "sealed_bytes", "covered_bytes_fraction"),
         *("promised_message_count", "sealed_message_count", "violations_count", "evidence", "reason"),
     ),
     step_energy.TABLE.full_name: (
         *("run_id", "timed_by", "rank", "step_number", "device_id", "duration_ns", "energy_j", "mean_power_w"),
-        *("samples_count", "sampling_ns", "evidence", "reason"),
+        *("samples_count", "sensor_period_ns", "has_enough_readings", "evidence", "reason"),
     ),
     step_overhead.TABLE.full_name: (
         *("run_id", "baseline_run_id", "verdict", "verdict_class", "source", "slowdown_ratio", "slowdown_low_ratio"),
@@ -104,8 +113,19 @@ TELLING: dict[str, tuple[str, ...]] = {
         *(f"{part}_ns" for part in time_breakdown.PARTS),
         "evidence",
     ),
-    toll_breakdown.TABLE.full_name: (
-        *("run_id", "part", "delta_ns", "share_fraction", "step_ns", "baseline_step_ns", "evidence", "reason"),
+    overhead_breakdown.TABLE.full_name: (
+        *(
+            "run_id",
+            "part_group",
+            "group_overhead_ns",
+            "part",
+            "overhead_ns",
+            "share_fraction",
+            "step_ns",
+            "baseline_step_ns",
+            "evidence",
+            "reason",
+        ),
     ),
     trace_summary.TABLE.full_name: (
         *("run_id", "rank", "total_ns", "busy_ns", "idle_ns", "tl_compute_ns", "tl_comm_ns"),
@@ -115,8 +135,19 @@ TELLING: dict[str, tuple[str, ...]] = {
 # Where the first rows by key say little: the largest of these come first.
 _LEADING = {kernel_breakdown.TABLE.full_name: "total_ns", stragglers.TABLE.full_name: "skew_ns"}
 _LONGEST_CELL = 160
-_UNITS: dict[str, Callable[[Any], str]] = {"ns": duration, "bytes": size, "fraction": percent, "ratio": ratio}
-_SIGNED = {"delta_ns", "overhead_ns", "toll_ns", "slope_ns", "slope_low_ns", "slope_high_ns"}
+_UNITS: dict[str, Callable[[Any], str]] = {
+    "ns": format_duration,
+    "bytes": format_size,
+    "fraction": format_percent,
+    "ratio": format_ratio,
+}
+_SIGNED = {
+    "overhead_ns",
+    "group_overhead_ns",
+    "slope_ns",
+    "slope_low_ns",
+    "slope_high_ns",
+}
 _MARKS = re.compile(r"([\\`*_\[\]~])")
 # Renderers make links of bare addresses even where every mark is escaped; a joiner that is not seen keeps them apart.
 _ADDRESS = re.compile(r"(?i)(https?|ftp|mailto|xmpp|www)(?=[:.])|(?<=@)")
@@ -127,7 +158,7 @@ def markdown(table: Table, rows: pa.Table, most: int = 10) -> str:
     """The first rows by run and key, or the largest, numbers to the right, and how many more there are."""
     columns = [table.column(name) for name in TELLING.get(table.full_name, table.column_names)]
     if not rows.num_rows:
-        return f"no rows: {inert(table.grain)}\n"
+        return f"no rows: {escape_markdown(table.grain)}\n"
     leading = [(_LEADING[table.full_name], "descending")] if table.full_name in _LEADING else []
     order = [*leading, *((name, "ascending") for name in dict.fromkeys(("run_id", *table.key)))]
     shown = rows.sort_by(order).slice(0, most).select([column.name for column in columns]).to_pylist()
@@ -144,7 +175,7 @@ def markdown(table: Table, rows: pa.Table, most: int = 10) -> str:
 def markdown_image(svg: str, alt: str) -> str:
     """A picture inside Markdown, carried in its own address: nothing is fetched, and no script in it would run."""
     carried = base64.b64encode(svg.encode()).decode()
-    return f"![{inert(alt)}](data:image/svg+xml;base64,{carried})"
+    return f"![{escape_markdown(alt)}](data:image/svg+xml;base64,{carried})"
 
 
 def _line(cells: list[str]) -> str:
@@ -166,14 +197,14 @@ def _cell(column: Column, value: Any) -> str:
         return NOTHING
     if column.kind is Kind.TEXT:
         text = legible(value)
-        return inert(text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…") or NOTHING
+        return escape_markdown(text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…") or NOTHING
     if column.kind is Kind.BOOL:
         return "yes" if value else "no"
-    told = change if column.name in _SIGNED else _UNITS.get(column.name.rpartition("_")[2], number)
-    return inert(told(value))
+    told = format_change if column.name in _SIGNED else _UNITS.get(column.name.rpartition("_")[2], format_number)
+    return escape_markdown(told(value))
 
 
-def inert(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """A text that no renderer takes for HTML, Markdown or an address."""
     apart = _ADDRESS.sub(lambda found: found[0] + _JOINER, legible(text).strip())
     return escape(_MARKS.sub(r"\\\1", apart), quote=False).replace("|", "&#124;")

@@ -27,11 +27,11 @@ def element(name: str, /, *inside: str, **facts: str | bool | None) -> Markup:
         for key, value in facts.items()
         if value is not None and value is not False
     )
-    closed = "" if name in _EMPTY else f"{joined(inside)}</{name}>"
+    closed = "" if name in _EMPTY else f"{join_markup(inside)}</{name}>"
     return Markup(f"<{name}{told}>{closed}")
 
 
-def joined(parts: Iterable[str]) -> Markup:
+def join_markup(parts: Iterable[str]) -> Markup:
     """Pieces one after another; a text among them is escaped."""
     return Markup("".join(part if isinstance(part, Markup) else escape(legible(part)) for part in parts))
 

@@ -6,14 +6,14 @@
   const root = document.documentElement;
   let turn = 0;
 
-  // A run in sight brings its twin along, or there would be nothing to compare it with.
+  // A run in sight brings its baseline along, or there would be nothing to compare it with.
   const inSight = () => {
     const asked = [...form.querySelectorAll("select")].filter((one) => one.value !== "");
     const found = new Set();
     for (const [run, facts] of Object.entries(runs)) {
       if (asked.every((one) => facts[one.name] === one.value)) {
         found.add(run);
-        if (facts.twin) found.add(facts.twin);
+        if (facts.baseline) found.add(facts.baseline);
       }
     }
     return found;

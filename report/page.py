@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from report import drawing, sections
 from report.drawing import specification
-from report.markup import Markup, data, element, joined, table
-from report.units import counted, legible
+from report.markup import Markup, data, element, join_markup, table
+from report.units import format_count, legible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def page(
     made = [section for section in sections.sections(tables, versions) if section.is_there]
     specs: dict[str, Row] = {}
     written = [_section(section, specs) for section in made]
-    body = joined(
+    body = join_markup(
         [_head(facts, (*failed, *unchecked)), _filters(facts), _contents(made), element("main", *written, id="main")]
     )
     script = (_HERE / "page.js").read_text("utf-8")
@@ -101,7 +101,7 @@ def _nothing(versions: Mapping[str, str]) -> Markup:
 
 def _head(facts: Mapping[str, Row], warnings: Sequence[str]) -> Markup:
     models = sorted({fact["model"] for fact in facts.values() if fact["model"]})
-    told = f"{counted(len(facts), 'run')} of {', '.join(models) or 'unnamed models'}. "
+    told = f"{format_count(len(facts), 'run')} of {', '.join(models) or 'unnamed models'}. "
     told += "Every number says where it comes from: measured, modelled, or unobservable and why."
     return element(
         "header",
@@ -172,6 +172,6 @@ def _behind(found: Figure) -> Markup:
     columns = [(name, False) for name in ("run", "line", "what", "value", "evidence")]
     return element(
         "details",
-        element("summary", f"The {counted(len(lines), 'value')} behind this figure"),
+        element("summary", f"The {format_count(len(lines), 'value')} behind this figure"),
         table(found.title, columns, lines),
     )

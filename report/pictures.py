@@ -11,6 +11,7 @@ from gold import (
     launches,
     operation_costs,
     operation_overhead,
+    overhead_breakdown,
     published,
     scaling,
     sealing_coverage,
@@ -18,7 +19,6 @@ from gold import (
     stragglers,
     throughput_overhead,
     time_breakdown,
-    toll_breakdown,
     trace_summary,
 )
 from report import claims, literature, operations, ranges, rankings, slopes, stacked, waterfall
@@ -47,7 +47,7 @@ FIGURES: dict[str, Callable[[Sequence[Row]], Figure]] = {
     stragglers.TABLE.full_name: rankings.stragglers,
     throughput_overhead.TABLE.full_name: ranges.throughput_overhead,
     time_breakdown.TABLE.full_name: stacked.time_breakdown,
-    toll_breakdown.TABLE.full_name: waterfall.toll_breakdown,
+    overhead_breakdown.TABLE.full_name: waterfall.overhead_breakdown,
     trace_summary.TABLE.full_name: stacked.trace_summary,
 }
 

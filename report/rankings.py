@@ -7,8 +7,22 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from report.colours import BLUE, COLOURS, FAINT, INK, MUTED, ORANGE, WORDS
-from report.figure import NAME, PLOT, Figure, Row, across, drawn, legend, lines, more, ms, names, only, words
-from report.units import counted, duration, legible, number, percent, size
+from report.figure import (
+    NAME,
+    PLOT,
+    Figure,
+    Row,
+    draw_marks,
+    format_omitted,
+    legend,
+    lines,
+    ms,
+    names,
+    select_rows,
+    shared_scale,
+    words,
+)
+from report.units import format_count, format_duration, format_number, format_percent, format_size, legible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,15 +36,15 @@ _TIMES = [("transfer", BLUE), ("skew of arrivals", ORANGE)]
 
 def kernel_breakdown(rows: Sequence[Row]) -> Figure:
     """The six kernels that took most of a run's GPU time; of several runs the first three each."""
-    chosen, notes = _chosen(rows, lambda row: (-row["total_ns"], row["kind"], row["name"]), "kernel")
+    chosen, notes = _choose_rows(rows, lambda row: (-row["total_ns"], row["kind"], row["name"]), "kernel")
     shown = tuple(mark for place, row in enumerate(chosen) for mark in _kernel(place, row, chosen))
     kinds = sorted({row["kind"] for row in chosen})
     colours = [(_kind(kind), COLOURS.get(kind, FAINT)) for kind in kinds]
     spec = lines(
-        drawn(
+        draw_marks(
             "at",
             {"type": "bar", "height": 8, "yOffset": 7},
-            x=across("at", "ms, all launches and ranks together"),
+            x=shared_scale("at", "ms, all launches and ranks together"),
             color=legend("what", colours),
         ),
         words("name", -NAME - 10, _NAMES, dy=-7),
@@ -44,20 +58,20 @@ def kernel_breakdown(rows: Sequence[Row]) -> Figure:
 
 def stragglers(rows: Sequence[Row]) -> Figure:
     """The collectives whose ranks arrived furthest apart, that skew with its doubt beside the transfer itself."""
-    chosen, notes = _chosen(
+    chosen, notes = _choose_rows(
         rows, lambda row: (-(row["skew_ns"] or 0), -(row["transfer_ns"] or 0), row["match_id"]), "collective"
     )
     shown = tuple(mark for place, row in enumerate(chosen) for mark in _collective(place, row, chosen))
-    x = across("at", "ms", scale={"domainMin": 0, "clamp": True})
+    x = shared_scale("at", "ms", scale={"domainMin": 0, "clamp": True})
     layers: list[Row] = []
     for what, shift in (("transfer", -5), ("skew of arrivals", 5)):
-        bar = drawn("at", {"type": "bar", "height": 8, "yOffset": shift}, x=x, color=legend("what", _TIMES))
+        bar = draw_marks("at", {"type": "bar", "height": 8, "yOffset": shift}, x=x, color=legend("what", _TIMES))
         side = words("side", PLOT + 10, 194, dy=shift, size=10)
-        layers += [only(what, layer) for layer in (bar, side)]
+        layers += [select_rows(what, layer) for layer in (bar, side)]
     doubt = {"type": "rule", "color": INK, "strokeWidth": 1.5, "yOffset": 5}
     spec = lines(
         *layers,
-        drawn("low", doubt, x={**x, "field": "low"}, x2={"field": "high"}),
+        draw_marks("low", doubt, x={**x, "field": "low"}, x2={"field": "high"}),
         names(dy=-6, weight=600),
         names("under", dy=7, colour=MUTED),
         high=32,
@@ -72,20 +86,20 @@ def stragglers(rows: Sequence[Row]) -> Figure:
     )
 
 
-def _chosen(rows: Sequence[Row], order: Callable[[Row], object], noun: str) -> tuple[list[Row], tuple[str, ...]]:
+def _choose_rows(rows: Sequence[Row], order: Callable[[Row], object], noun: str) -> tuple[list[Row], tuple[str, ...]]:
     """The first few of each run, and how many were left out."""
     runs = [list(of) for _, of in groupby(rows, key=lambda row: row["run_id"])]
     most = MOST if len(runs) == 1 else MOST_EACH
     shown = [row for of in runs[:MOST_RUNS] for row in sorted(of, key=order)[:most]]  # type: ignore[arg-type]
     left = sum(len(of) for of in runs[:MOST_RUNS]) - len(shown)
-    return shown, (*more(left, noun), *more(len(runs) - MOST_RUNS, "run"))
+    return shown, (*format_omitted(left, noun), *format_omitted(len(runs) - MOST_RUNS, "run"))
 
 
 def _kernel(place: int, row: Row, chosen: list[Row]) -> Iterator[Row]:
     """A line for the name of a run, then one a kernel."""
     name = legible(_NOISE.sub("", row["name"]) or "(no name)")
-    share = f", {percent(row['share_fraction'])}" if row["share_fraction"] is not None else ""
-    ran = f"{counted(row['kernels_count'], 'time')}, median {duration(row['p50_ns'])}"
+    share = f", {format_percent(row['share_fraction'])}" if row["share_fraction"] is not None else ""
+    ran = f"{format_count(row['kernels_count'], 'time')}, median {format_duration(row['p50_ns'])}"
     group = _heading(place, chosen)
     if group:
         yield {"line": 2 * place, "run": group["label"], "group": group["label"]}
@@ -96,8 +110,8 @@ def _kernel(place: int, row: Row, chosen: list[Row]) -> Iterator[Row]:
         "name": name,
         "at": ms(row["total_ns"]),
         "what": _kind(row["kind"]),
-        "value": f"{duration(row['total_ns'])}{share}, {row['evidence']}",
-        "told": f"{name}: {duration(row['total_ns'])}{share}; {ran}",
+        "value": f"{format_duration(row['total_ns'])}{share}, {row['evidence']}",
+        "told": f"{name}: {format_duration(row['total_ns'])}{share}; {ran}",
         "evidence": row["evidence"],
     }
 
@@ -117,13 +131,13 @@ def _collective(place: int, row: Row, chosen: list[Row]) -> Iterator[Row]:
     """Two bars, transfer over skew; what could not be seen is said in its place."""
     told = [row["collective"].replace("_", " ")]
     told += [f"step {row['step_number']}"] if row["step_number"] is not None else []
-    told += [size(row["buffer_bytes"])] if row["buffer_bytes"] is not None else []
+    told += [format_size(row["buffer_bytes"])] if row["buffer_bytes"] is not None else []
     told += [f"rank {row['late_rank']} last"] if row["late_rank"] is not None else []
     under = legible(", ".join(told))
     skew, doubt = row["skew_ns"], row["skew_uncertainty_ns"]
     for what, time_ns in (("transfer", row["transfer_ns"]), ("skew of arrivals", skew)):
         is_skew = what != "transfer"
-        side = _told(row, "skew" if is_skew else "transfer")
+        side = _describe_row(row, "skew" if is_skew else "transfer")
         yield {
             "line": place,
             "run": legible(row["run_id"]),
@@ -141,17 +155,19 @@ def _collective(place: int, row: Row, chosen: list[Row]) -> Iterator[Row]:
         }
 
 
-def _told(row: Row, name: str) -> str:
+def _describe_row(row: Row, name: str) -> str:
     time_ns = row[f"{name}_ns"]
     if time_ns is None:
         return legible(f"{name} not known: {row['reason'] or 'not observed'}")
     if name == "transfer":
-        return f"{duration(time_ns)}, {row['evidence']}"
-    doubt = "" if row["skew_uncertainty_ns"] is None else f" ± {duration(row['skew_uncertainty_ns'])}"
-    return f"{duration(time_ns)}{doubt}" + ("" if row["is_skew_certain"] else ", within doubt")
+        return f"{format_duration(time_ns)}, {row['evidence']}"
+    doubt = "" if row["skew_uncertainty_ns"] is None else f" ± {format_duration(row['skew_uncertainty_ns'])}"
+    return f"{format_duration(time_ns)}{doubt}" + ("" if row["is_skew_certain"] else ", within doubt")
 
 
 def _late(of: list[Row]) -> str:
     """How many collectives have a skew that the clocks cannot explain."""
     certain = sum(bool(row["is_skew_certain"]) for row in of)
-    return f"{number(certain)} of {counted(len(of), 'collective')} with a skew beyond the doubt of the clocks"
+    return (
+        f"{format_number(certain)} of {format_count(len(of), 'collective')} with a skew beyond the doubt of the clocks"
+    )

@@ -10,7 +10,7 @@ from report import literature
 from report.markup import Markup, element, table
 from report.pictures import FIGURES
 from report.sentences import describe_other_source, dominant, headline, is_concluded, lead, tell_verdict
-from report.units import NOTHING, counted, legible, number, percent, size
+from report.units import NOTHING, format_count, format_number, format_percent, format_size, legible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,14 +42,14 @@ class Section:
 
 
 def facts(tables: Tables) -> dict[str, Row]:
-    """What each run can be filtered by, and its twin, which stays in sight with it."""
-    twins = {row["run_id"]: row["baseline_run_id"] for row in tables["gold.pairs"]}
+    """What each run can be filtered by, and its baseline, which stays in sight with it."""
+    baselines = {row["run_id"]: row["baseline_run_id"] for row in tables["gold.pairs"]}
     return {
         legible(row["run_id"]): {
             "model": legible(row["model"] or "unknown"),
             "regime": legible(row["regime"] or "unknown"),
             "ranks": str(row["found_world_size"] or row["world_size"] or row["ranks_count"]),
-            "twin": legible(twins.get(row["run_id"]) or ""),
+            "baseline": legible(baselines.get(row["run_id"]) or ""),
         }
         for row in tables["silver.runs"]
     }
@@ -64,7 +64,7 @@ def sections(tables: Tables, versions: Mapping[str, str]) -> list[Section]:
             "How much slower",
             figures=_figures(tables, "step_overhead", "throughput_overhead", "energy_overhead", "scaling"),
         ),
-        Section("toll", "Where it is paid", figures=_figures(tables, "toll_breakdown")),
+        Section("overhead", "Where it is paid", figures=_figures(tables, "overhead_breakdown")),
         Section("time", "Where the time of each rank goes", figures=_figures(tables, "time_breakdown")),
         Section(
             "overlap",
@@ -87,14 +87,14 @@ def _figures(tables: Tables, *names: str) -> tuple[tuple[str, Figure], ...]:
 
 
 def _verdicts(tables: Tables) -> Iterator[Markup]:
-    """A sentence for each pair, then for each run that has no twin."""
+    """A sentence for each pair, then for each run that has no baseline."""
     logged = {row["run_id"]: row for row in tables["gold.throughput_overhead"]}
     caveats = {row["run_id"]: row["caveat"] for row in tables["gold.pairs"]}
     claims = {row["run_id"]: row for row in tables["gold.attested_runs"]}
     for row in tables["gold.step_overhead"]:
-        parts = [part for part in tables["gold.toll_breakdown"] if part["run_id"] == row["run_id"]]
+        parts = [part for part in tables["gold.overhead_breakdown"] if part["run_id"] == row["run_id"]]
         where = dominant(row, parts)
-        ranks = counted(row["world_size"], "rank") if row["world_size"] else ""
+        ranks = format_count(row["world_size"], "rank") if row["world_size"] else ""
         leading = lead(row, logged.get(row["run_id"]))
         other = describe_other_source(row, leading)
         notes = (leading["caveat"], caveats.get(row["run_id"]))
@@ -148,9 +148,9 @@ def _sealing(tables: Tables) -> Section:
     asked = [row for row in rows if row["promised_crossings_count"] or row["violations_count"]]
     violations = sum(row["violations_count"] for row in rows)
     rest = len(rows) - len(asked)
-    lead = f"{counted(violations, 'violation')} of a promise to seal."
+    lead = f"{format_count(violations, 'violation')} of a promise to seal."
     if rest:
-        lead += f" Boundaries with nothing to seal are not drawn: {number(rest)}."
+        lead += f" Boundaries with nothing to seal are not drawn: {format_number(rest)}."
     drawn = (("sealing_coverage", FIGURES["gold.sealing_coverage"](asked)),) if asked else ()
     claims = table(
         "Does the recording show what the run claims?",
@@ -180,10 +180,10 @@ def _nonces(tables: Tables) -> list[Markup]:
                     [
                         row["run_id"],
                         row["key_scope"],
-                        number(row["sealed_message_count"]),
-                        number(row["limit_count"]),
-                        percent(row["used_fraction"]) + (", near its limit" if row["is_near_limit"] else ""),
-                        number(row["limit_step_number"]),
+                        format_number(row["sealed_message_count"]),
+                        format_number(row["limit_count"]),
+                        format_percent(row["used_fraction"]) + (", near its limit" if row["is_near_limit"] else ""),
+                        format_number(row["limit_step_number"]),
                         row["evidence"],
                     ],
                 )
@@ -202,14 +202,15 @@ def _rejected(tables: Tables) -> Section:
     if not refused:
         return Section("rejected", "What was rejected, and why", "Nothing was rejected and nothing merged.")
     lines = [
-        (legible(run), [run, what, number(count), reason]) for (run, what, reason), count in sorted(refused.items())
+        (legible(run), [run, what, format_number(count), reason])
+        for (run, what, reason), count in sorted(refused.items())
     ]
     columns = [("run", False), ("what", False), ("how many", True), ("why", False)]
     return Section(
         "rejected",
         "What was rejected, and why",
         "Nothing is dropped in silence: whatever was not kept as it came is counted here, with the rule that took it.",
-        (table("Rejected and merged, by run and reason", columns, lines[:_MOST_LINES]), *_left(len(lines))),
+        (table("Rejected and merged, by run and reason", columns, lines[:_MOST_LINES]), *_list_omitted(len(lines))),
     )
 
 
@@ -233,7 +234,7 @@ def _unobserved(tables: Tables) -> Section:
         "availability",
         "What could not be observed, and why",
         "A number that is missing, or weaker than it might be, has its reason here.",
-        (table("Reasons, by table", columns, lines[:_MOST_LINES]), *_left(len(lines))),
+        (table("Reasons, by table", columns, lines[:_MOST_LINES]), *_list_omitted(len(lines))),
     )
 
 
@@ -276,21 +277,21 @@ def _provenance(tables: Tables, versions: Mapping[str, str]) -> Section:
                     row["source_sha256"] or "not read",
                     row["format"],
                     row["outcome"],
-                    size(row["size_bytes"]),
+                    format_size(row["size_bytes"]),
                 ],
             )
             for row in tables["bronze.source_files"]
         ],
     )
     digests = element(
-        "details", element("summary", f"{counted(len(tables['bronze.source_files']), 'source file')}"), sources
+        "details", element("summary", f"{format_count(len(tables['bronze.source_files']), 'source file')}"), sources
     )
     return Section("provenance", "Provenance", before=(made, runs, digests))
 
 
-def _left(count: int) -> list[Markup]:
+def _list_omitted(count: int) -> list[Markup]:
     left = count - _MOST_LINES
-    return [element("p", f"and {number(left)} more lines", class_="note")] if left > 0 else []
+    return [element("p", f"and {format_number(left)} more lines", class_="note")] if left > 0 else []
 
 
 def _evidence(evidence: str) -> Markup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from report.colours import WORDS
-from report.units import finite, ratio
+from report.units import finite, format_ratio
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def is_concluded(answer: Row) -> bool:
 
 def headline(answer: Row, name: str = "slowdown_ratio") -> str:
     """What may stand in large letters: the ratio where something is concluded, else that nothing is."""
-    return ratio(answer[name]) if is_concluded(answer) else _UNDECIDED[answer["verdict_class"]]
+    return format_ratio(answer[name]) if is_concluded(answer) else _UNDECIDED[answer["verdict_class"]]
 
 
 def lead(step: Row, log: Row | None) -> Row:
@@ -63,10 +63,10 @@ def describe_other_source(step: Row, leading: Row) -> str | None:
 def dominant(answer: Row, parts: Sequence[Row]) -> str | None:
     """Where most of a pair's overhead is paid; None where no part stands out."""
     share = answer["dominant_fraction"]
-    delta = next((row["delta_ns"] for row in parts if row["part"] == answer["dominant_part"]), None)
+    delta = next((row["overhead_ns"] for row in parts if row["part"] == answer["dominant_part"]), None)
     if delta is None or not finite(share):
         return None
-    total = sum(row["delta_ns"] or 0 for row in parts)
+    total = sum(row["overhead_ns"] or 0 for row in parts)
     where = WORDS[answer["dominant_part"]]
     told = f"{where}: {ms(delta)} ms a step; other parts shrink beside it, so that {ms(total)} ms remain"
     if share <= 1:
@@ -75,6 +75,6 @@ def dominant(answer: Row, parts: Sequence[Row]) -> str | None:
     return told if is_concluded(answer) else f"in these two traces, {told}"
 
 
-def ms(delta_ns: int) -> str:
+def ms(overhead_ns: int) -> str:
     """A change in milliseconds, with its sign."""
-    return f"{delta_ns / 1e6:+.1f}"
+    return f"{overhead_ns / 1e6:+.1f}"

@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING
 
 from gold.time_breakdown import PARTS
 from report.colours import BAD, BLUE, COLOURS, FAINT, GREEN, MUTED, ORANGE, PALE, RED, SKY, WORDS, letters_on
-from report.figure import PLOT, Figure, Row, across, drawn, legend, lines, more, ms, names, numbers, words
-from report.units import NOTHING, counted, duration, legible, percent, size, width
+from report.figure import (
+    PLOT,
+    Figure,
+    Row,
+    draw_marks,
+    format_omitted,
+    legend,
+    lines,
+    ms,
+    names,
+    numbers,
+    shared_scale,
+    words,
+)
+from report.units import NOTHING, format_count, format_duration, format_percent, format_size, legible, width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +68,7 @@ def time_breakdown(rows: Sequence[Row]) -> Figure:
         ("Where the time of a step goes", "mean over the steps of a rank, warm-up left out; the parts sum to the step"),
         bars,
         named,
-        across("start", "ms a step"),
+        shared_scale("start", "ms a step"),
         "rank",
     )
 
@@ -63,13 +76,13 @@ def time_breakdown(rows: Sequence[Row]) -> Figure:
 def trace_summary(rows: Sequence[Row]) -> Figure:
     """Bars of the whole trace in TraceLens' words, where the pieces sum to it; hidden communication is shown apart."""
     told = ("What the GPU did over the whole trace", "from its first to its last work, as TraceLens defines it")
-    return _figure(told, [_trace(row) for row in rows], _TRACE, across("start", "ms of the trace"), "rank")
+    return _figure(told, [_trace(row) for row in rows], _TRACE, shared_scale("start", "ms of the trace"), "rank")
 
 
 def sealing_coverage(rows: Sequence[Row]) -> Figure:
     """Bars of the promised bytes: what a record shows as sealed, what only the regime claims, and what is neither."""
     told = ("How much of what must be sealed was sealed", "share of the bytes that the regime promises to seal")
-    share = across("start", "share of the promised bytes", scale={"domain": [0, 1]}, axis={"format": ".0%"})
+    share = shared_scale("start", "share of the promised bytes", scale={"domain": [0, 1]}, axis={"format": ".0%"})
     return _figure(told, [_coverage(row) for row in rows], _SEALED, share, "boundary")
 
 
@@ -81,10 +94,10 @@ def _step(run_id: str, rank: int, steps: list[Row]) -> Bar:
     whole = sum(step["duration_ns"] for step in kept)
     sums["unattributed"] += max(0, whole - sum(sums.values())) if blind else 0
     means = {part: sums[part] / len(kept) for part in PARTS}
-    pieces = tuple((WORDS[part], ms(means[part]), duration(means[part])) for part in PARTS if means[part] > 0)
+    pieces = tuple((WORDS[part], ms(means[part]), format_duration(means[part])) for part in PARTS if means[part] > 0)
     only = "only warm-up was recorded" if all(step["is_warmup"] for step in kept) else ""
     note = "; ".join(filter(None, (only, _reason(kept))))
-    return Bar(run_id, f"rank {rank}", pieces, duration(whole / len(kept)), _weakest(kept), note)
+    return Bar(run_id, f"rank {rank}", pieces, format_duration(whole / len(kept)), _weakest(kept), note)
 
 
 def _trace(row: Row) -> Bar:
@@ -96,30 +109,32 @@ def _trace(row: Row) -> Bar:
     alone = max(0, row["tl_compute_ns"] - hidden)
     amounts = (alone, hidden, row["tl_exposed_comm_ns"], row["tl_exposed_memcpy_ns"], row["idle_ns"])
     pieces = tuple(
-        (name, ms(amount), duration(amount)) for (name, _), amount in zip(_TRACE, amounts, strict=True) if amount > 0
+        (name, ms(amount), format_duration(amount))
+        for (name, _), amount in zip(_TRACE, amounts, strict=True)
+        if amount > 0
     )
-    return Bar(row["run_id"], label, pieces, duration(row["total_ns"]), evidence)
+    return Bar(row["run_id"], label, pieces, format_duration(row["total_ns"]), evidence)
 
 
 def _coverage(row: Row) -> Bar:
     label, evidence = row["boundary"].replace("_", " ").replace("gpu", "GPU"), row["evidence"]
-    broken = counted(row["violations_count"], "violation") if row["violations_count"] else ""
+    broken = format_count(row["violations_count"], "violation") if row["violations_count"] else ""
     if not row["promised_crossings_count"]:
-        note = f"nothing to seal in {counted(row['crossings_count'], 'crossing')}"
+        note = f"nothing to seal in {format_count(row['crossings_count'], 'crossing')}"
         return Bar(row["run_id"], label, (), NOTHING, evidence, note, broken)
     unsized = row["unsized_crossings_count"]
-    missing = f"{counted(unsized, 'crossing')} of unknown size in no sum" if unsized else ""
+    missing = f"{format_count(unsized, 'crossing')} of unknown size in no sum" if unsized else ""
     promised = row["promised_bytes"]
     if not promised:
         note = missing or row["reason"] or "of no known size"
-        return Bar(row["run_id"], label, (), size(promised), evidence, note, broken)
+        return Bar(row["run_id"], label, (), format_size(promised), evidence, note, broken)
     amounts = (row["sealed_bytes"], row["claimed_bytes"], row["plain_bytes"], row["unknown_bytes"])
     pieces = tuple(
-        (name, amount / promised, f"{size(amount)}, {percent(amount / promised)}")
+        (name, amount / promised, f"{format_size(amount)}, {format_percent(amount / promised)}")
         for (name, _), amount in zip(_SEALED, amounts, strict=True)
         if amount > 0
     )
-    return Bar(row["run_id"], label, pieces, size(promised), evidence, missing, broken)
+    return Bar(row["run_id"], label, pieces, format_size(promised), evidence, missing, broken)
 
 
 def _figure(told: tuple[str, str], bars: list[Bar], named: list[tuple[str, str]], x: Row, noun: str) -> Figure:
@@ -131,7 +146,7 @@ def _figure(told: tuple[str, str], bars: list[Bar], named: list[tuple[str, str]]
     rows = tuple(row for row in _rows(shown, dict(named), longest))
     end = {**x, "field": "start"}
     spec = lines(
-        drawn("end", {"type": "bar", "height": 15}, x=end, x2={"field": "end"}, color=legend("what", colours, 4)),
+        draw_marks("end", {"type": "bar", "height": 15}, x=end, x2={"field": "end"}, color=legend("what", colours, 4)),
         {
             "transform": [{"filter": "isValid(datum.inside)"}],
             "mark": {"type": "text", "fontSize": _SMALL, "baseline": "middle", "tooltip": None},
@@ -151,7 +166,7 @@ def _figure(told: tuple[str, str], bars: list[Bar], named: list[tuple[str, str]]
     if not longest:
         # A colour scale of nothing, and an axis without an end, would be drawn all the same.
         spec["layer"] = spec["layer"][2:]
-    return Figure(*told, rows, spec, more(len(bars) - len(shown), noun))
+    return Figure(*told, rows, spec, format_omitted(len(bars) - len(shown), noun))
 
 
 def _rows(bars: list[Bar], colours: dict[str, str], longest: float) -> Iterator[Row]:

@@ -10,12 +10,12 @@ from gold import (
     energy_overhead,
     kernel_breakdown,
     operation_overhead,
+    overhead_breakdown,
     scaling,
     sealing_coverage,
     step_overhead,
     throughput_overhead,
     time_breakdown,
-    toll_breakdown,
     trace_summary,
 )
 from report.pictures import figure
@@ -41,7 +41,7 @@ def plot(table: Table, rows: pa.Table, width: int) -> list[str] | None:
     if not any("run" in row for row in found.rows):
         lines = [found.title, *(str(row["value"]) for row in found.rows)]
         return [line[:width] for line in lines]
-    names = [_named(row) for row in found.rows]
+    names = [_name_line(row) for row in found.rows]
     name = min(_MOST_NAME, max(map(len, names), default=0))
     room = max(_LEAST_PLOT, width - name - _SIDE - 4)
     said = [line for text in (found.title, found.subtitle) for line in wrap(text, width)]
@@ -66,7 +66,7 @@ def _intervals(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
         for key, mark in (("at", "●"), ("open", "○")):
             if key in row:
                 cells[place(row[key])] = mark
-        yield f"{_cut(_named(row), name)}  {''.join(cells)}  {row['value']:>12} {row['evidence']}"
+        yield f"{_clip(_name_line(row), name)}  {''.join(cells)}  {row['value']:>12} {row['evidence']}"
     yield f"{'':{name}}  {_axis(low, high, room)}"
 
 
@@ -78,17 +78,17 @@ def _waterfall(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
         yield panel
         for row in of:
             if "end" not in row:
-                yield f"{_cut(row['label'], name)}  {row['unseen']}"
+                yield f"{_clip(row['label'], name)}  {row['unseen']}"
                 continue
             # Clipped to the width: where a step is below zero beside a short one, the bar would be of any length.
             first, last = sorted(min(max(round(row[key] / most * room), 0), room) for key in ("start", "end"))
             fill = {"mean step": "█", "takes longer": "▓", "takes less": "░"}[row["kind"]]
             bar = " " * first + fill * max(last - first, row["start"] != row["end"])
-            yield f"{_cut(row['label'], name)}  {bar:{room}.{room}}  {row['value']} {row['evidence']}"
+            yield f"{_clip(row['label'], name)}  {bar:{room}.{room}}  {row['value']} {row['evidence']}"
         yield ""
 
 
-def _stacked(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
+def _draw_stacked(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
     """One bar a rank, a sign a part, and what the signs stand for under them."""
     parts = list(dict.fromkeys(row["what"] for row in rows if "what" in row))
     fills = {part: _FILLS[place % len(_FILLS)] for place, part in enumerate(parts)}
@@ -103,7 +103,7 @@ def _stacked(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
             if "end" in row:
                 bar += fills[row["what"]] * (round(row["end"] / most * room) - len(bar))
         told = f"{of[0]['value']} {of[0]['evidence']}" if bar or "note" not in of[0] else ""
-        yield f"{_cut(of[0]['label'], name)}  {bar or of[0].get('note', ''):{room}}  {told}"
+        yield f"{_clip(of[0]['label'], name)}  {bar or of[0].get('note', ''):{room}}  {told}"
     yield ""
     signs = [f"{fill} {part}".replace(" ", "\N{NO-BREAK SPACE}") for part, fill in fills.items()]
     yield from wrap("  ".join(signs), name + room + _SIDE)
@@ -111,13 +111,13 @@ def _stacked(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
 
 def _bars(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
     """One bar a row that has a number."""
-    most = max((abs(row[key]) for row in rows for key in ("at", "toll") if key in row), default=0.0) or 1.0
+    most = max((abs(row[key]) for row in rows for key in ("at", "overhead") if key in row), default=0.0) or 1.0
     for row in rows:
-        amount = row.get("at", row.get("toll"))
+        amount = row.get("at", row.get("overhead"))
         if amount is not None:
             bar = ("█" if amount >= 0 else "░") * round(abs(amount) / most * room)
             told = row["value"] if row["evidence"] in row["value"] else f"{row['value']}, {row['evidence']}"
-            yield f"{_cut(row['label'], name)}  {bar:{room}}  {told}"
+            yield f"{_clip(row['label'], name)}  {bar:{room}}  {told}"
 
 
 def _axis(low: float, high: float, room: int) -> str:
@@ -125,13 +125,13 @@ def _axis(low: float, high: float, room: int) -> str:
     return f"{left}{right:>{max(room - len(left), len(right) + 1)}}"
 
 
-def _named(row: Row) -> str:
+def _name_line(row: Row) -> str:
     """What a line is called; an operation by its run as well."""
     label = str(row.get("label") or row.get("group") or "")
     return f"{row['run']}: {label}" if row.get("under") == row.get("run") and row.get("run") else label
 
 
-def _cut(text: str, most: int) -> str:
+def _clip(text: str, most: int) -> str:
     return f"{text:{most}}" if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -140,11 +140,11 @@ _PLOTS: dict[str, Callable[[Sequence[Row], int, int], Iterator[str]]] = {
     kernel_breakdown.TABLE.full_name: _bars,
     operation_overhead.TABLE.full_name: _intervals,
     scaling.TABLE.full_name: _bars,
-    sealing_coverage.TABLE.full_name: _stacked,
+    sealing_coverage.TABLE.full_name: _draw_stacked,
     step_overhead.TABLE.full_name: _intervals,
     throughput_overhead.TABLE.full_name: _intervals,
-    time_breakdown.TABLE.full_name: _stacked,
-    toll_breakdown.TABLE.full_name: _waterfall,
-    trace_summary.TABLE.full_name: _stacked,
+    time_breakdown.TABLE.full_name: _draw_stacked,
+    overhead_breakdown.TABLE.full_name: _waterfall,
+    trace_summary.TABLE.full_name: _draw_stacked,
 }
 PLOTTED = tuple(_PLOTS)

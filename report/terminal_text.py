@@ -17,14 +17,14 @@ CSV_UNSAFE = r"^[=+\-@\t\r]|[\p{Cf}\p{Zl}\p{Zp}]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f
 
 def make_printable(text: str) -> str:
     """A text in one line: what would steer a terminal or turn the direction of letters is shown as its escape."""
-    return text if text.isprintable() else "".join(map(_shown, text))
+    return text if text.isprintable() else "".join(map(_show_char, text))
 
 
 def make_csv_safe(text: str) -> str:
     """A text as a cell of a CSV: one that begins like a formula gets a single quote in front, a number does not."""
-    shown = text if text.isprintable() else "".join(char if char in _LAYOUT else _shown(char) for char in text)
+    shown = text if text.isprintable() else "".join(char if char in _LAYOUT else _show_char(char) for char in text)
     return f"'{shown}" if shown.startswith(_FORMULA) and not _NUMBER.fullmatch(shown) else shown
 
 
-def _shown(char: str) -> str:
+def _show_char(char: str) -> str:
     return char.encode("unicode_escape").decode("ascii") if unicodedata.category(char) in _UNSEEN else char

@@ -19,22 +19,22 @@ _MANY, _IN_FULL = 1e15, 1e19  # beyond these, a power of ten is easier to read; 
 _NARROW, _WIDE = frozenset(" .,:;'|!ijlftrI()[]/-"), frozenset("mwMW@%")
 
 
-def duration(time_ns: float | None) -> str:
+def format_duration(time_ns: float | None) -> str:
     """Nanoseconds in the unit that leaves at most three digits before the point."""
-    return _scaled(time_ns, _TIMES)
+    return _scale(time_ns, _TIMES)
 
 
-def size(bytes_count: float | None) -> str:
+def format_size(bytes_count: float | None) -> str:
     """Bytes in powers of 1024."""
-    return _scaled(bytes_count, _SIZES)
+    return _scale(bytes_count, _SIZES)
 
 
-def change(time_ns: float | None) -> str:
+def format_change(time_ns: float | None) -> str:
     """A difference of times, with its sign."""
-    return f"+{duration(time_ns)}" if finite(time_ns) and time_ns > 0 else duration(time_ns)
+    return f"+{format_duration(time_ns)}" if finite(time_ns) and time_ns > 0 else format_duration(time_ns)
 
 
-def percent(fraction: float | None) -> str:
+def format_percent(fraction: float | None) -> str:
     """A fraction in percent; what is too small for two decimals says so and is not 0."""
     if not finite(fraction):
         return NOTHING
@@ -43,12 +43,12 @@ def percent(fraction: float | None) -> str:
     return f"{_digits(fraction * 100)} %"
 
 
-def ratio(times: float | None) -> str:
+def format_ratio(times: float | None) -> str:
     """How many times as long."""
     return f"{_digits(times)}×" if finite(times) else NOTHING  # noqa: RUF001
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """A whole number in full, with thousands set apart; one with a fraction to three digits."""
     if not finite(value):
         return NOTHING
@@ -56,9 +56,9 @@ def number(value: float | None) -> str:
     return f"{int(value):,}".replace("-", "−") if is_whole else _digits(value)  # noqa: RUF001
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """A count with its noun, in the plural where it must be."""
-    return f"{number(count)} {noun}{'' if count == 1 else 's'}"
+    return f"{format_number(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def finite(value: float | None) -> TypeGuard[float]:
@@ -79,7 +79,7 @@ def width(text: str, px: float) -> float:
     return px * sum(map(_ems, text))
 
 
-def clipped(text: str, most_px: float, px: float) -> str:
+def clip_text(text: str, most_px: float, px: float) -> str:
     """A text that fits the room there is."""
     if width(text, px) <= most_px:
         return text
@@ -100,7 +100,7 @@ def _ems(char: str) -> float:
     return 0.68 if char.isupper() else 0.61
 
 
-def _scaled(value: float | None, units: tuple[tuple[str, int], ...]) -> str:
+def _scale(value: float | None, units: tuple[tuple[str, int], ...]) -> str:
     if not finite(value):
         return NOTHING
     if value == 0:
@@ -108,7 +108,7 @@ def _scaled(value: float | None, units: tuple[tuple[str, int], ...]) -> str:
     step = units[1][1] / units[0][1] - 0.5
     unit, one = next(((unit, one) for unit, one in units if abs(value) / one < step), units[-1])
     whole = one == 1 and float(value).is_integer()
-    return f"{number(int(value)) if whole else _digits(value / one)} {unit}"
+    return f"{format_number(int(value)) if whole else _digits(value / one)} {unit}"
 
 
 def _digits(value: float) -> str:

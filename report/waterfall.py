@@ -1,13 +1,14 @@
-"""The waterfall of a pair: from the twin's step to the run's, one piece a part, each from where the last one ended."""
+"""The waterfall of a pair: from the baseline's step to the run's, one bar per part, each where the last one ended."""
 
 from __future__ import annotations
 
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from gold.overhead_breakdown import GROUPS
 from report.colours import FAINT, GREEN, MUTED, RED, WORDS
-from report.figure import Figure, Row, across, drawn, legend, more, ms, words
-from report.units import change, duration, finite, legible, number
+from report.figure import Figure, Row, draw_marks, format_omitted, legend, ms, shared_scale, words
+from report.units import finite, format_change, format_duration, format_number, legible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,21 +16,25 @@ if TYPE_CHECKING:
 MOST_PAIRS = 12
 _ALONE, _BESIDE, _SIDE = 420, 214, 116
 _KINDS = [("mean step", FAINT), ("takes longer", RED), ("takes less", GREEN)]
-_TWIN, _RUN = "step of the twin", "step of the run"
+_TWIN, _RUN = "step of the baseline", "step of the run"
 
 
-def toll_breakdown(rows: Sequence[Row]) -> Figure:
+def overhead_breakdown(rows: Sequence[Row]) -> Figure:
     """One waterfall a pair; a part that takes no time anywhere has no line, one that was not seen says so."""
     pairs = [list(parts) for _, parts in groupby(rows, key=lambda row: row["run_id"])]
     kept = pairs[:MOST_PAIRS]
+    # Parts of one group stand together: a hop of a sealed run is one of its baseline under other names.
+    order = {group: place for place, group in enumerate(GROUPS)}
+    kept = [sorted(parts, key=lambda row: order.get(row["part_group"], len(order))) for parts in kept]
     occurring = {row["part"] for parts in kept for row in parts if _occurs(row)}
     shown = tuple(mark for parts in kept for mark in _pair([row for row in parts if row["part"] in occurring]))
     return Figure(
         "Where the extra time is paid",
-        "mean step of all ranks, in ms, from the twin without a TEE to the run; pieces sum to the difference",
+        "mean step of all ranks, in ms, from the baseline without a TEE to the run; pieces sum to the difference, "
+        "and what hops between ranks take is the sum of the first ones",
         shown,
         _spec(shown, len(kept)),
-        more(len(pairs) - len(kept), "pair"),
+        format_omitted(len(pairs) - len(kept), "pair"),
     )
 
 
@@ -39,10 +44,10 @@ def _spec(shown: Sequence[Row], panels: int) -> Row:
     order = [_TWIN, *(label for label in order if label not in {_TWIN, _RUN}), _RUN]
     used = [(name, colour) for name, colour in _KINDS if any(row.get("kind") == name for row in shown)]
     plot = _ALONE if panels == 1 else _BESIDE
-    x = across("start", "ms a step", axis={"tickCount": 4, "title": None})
+    x = shared_scale("start", "ms a step", axis={"tickCount": 4, "title": None})
     layers = [
-        drawn("end", {"type": "bar", "height": 13}, x=x, x2={"field": "end"}, color=legend("kind", used)),
-        drawn("end", {"type": "tick", "color": FAINT, "thickness": 1, "size": 21}, x={**x, "field": "end"}),
+        draw_marks("end", {"type": "bar", "height": 13}, x=x, x2={"field": "end"}, color=legend("kind", used)),
+        draw_marks("end", {"type": "tick", "color": FAINT, "thickness": 1, "size": 21}, x={**x, "field": "end"}),
         words("value", plot + 8 + _SIDE, _SIDE, align="right"),
         words("unseen", 6, plot + _SIDE, colour=MUTED),
         words("doubt", plot + 16 + _SIDE, 84, colour=MUTED),
@@ -67,8 +72,8 @@ def _occurs(row: Row) -> bool:
 
 
 def _pair(parts: list[Row]) -> Iterator[Row]:
-    """The marks of a pair: its twin's step, each part from where the last one ended, its own step."""
-    known = [row for row in parts if row["delta_ns"] is not None and row["baseline_step_ns"] is not None]
+    """The marks of a pair: its baseline's step, each part from where the last one ended, its own step."""
+    known = [row for row in parts if row["overhead_ns"] is not None and row["baseline_step_ns"] is not None]
     if not parts:
         return
     first, start = parts[0], sum(row["baseline_step_ns"] for row in known)
@@ -76,7 +81,7 @@ def _pair(parts: list[Row]) -> Iterator[Row]:
     common = {
         "run": legible(first["run_id"]),
         "panel": f"{legible(first['run_id'])} ({legible(first['regime'])}), {evidence}",
-        "cells": f"{number(first['cells_count'])} ranks × steps",  # noqa: RUF001
+        "cells": f"{format_number(first['cells_count'])} ranks × steps",  # noqa: RUF001
     }
     yield {**common, **_total(_TWIN, start, evidence)}
     running = start
@@ -91,12 +96,12 @@ def _pair(parts: list[Row]) -> Iterator[Row]:
             }
             continue
         yield {**common, **_part(row, running), **_doubt(row["evidence"], evidence)}
-        running += row["delta_ns"]
+        running += row["overhead_ns"]
     yield {**common, **_total(_RUN, running, evidence)}
 
 
 def _total(label: str, amount: int, evidence: str) -> Row:
-    told = duration(amount)
+    told = format_duration(amount)
     return {
         "label": label,
         "start": 0.0,
@@ -110,16 +115,17 @@ def _total(label: str, amount: int, evidence: str) -> Row:
 
 
 def _part(row: Row, running: int) -> Row:
-    delta = row["delta_ns"]
+    delta = row["overhead_ns"]
     share = f" ({_share(row['share_fraction'])})" if finite(row["share_fraction"]) else ""
+    before, after = format_duration(row["baseline_step_ns"]), format_duration(row["step_ns"])
     return {
         "label": WORDS[row["part"]],
         "start": ms(running),
         "end": ms(running + delta),
         "kind": "takes longer" if delta > 0 else "takes less",
         "what": WORDS[row["part"]],
-        "value": f"{change(delta)}{share}",
-        "told": f"{duration(row['baseline_step_ns'])} to {duration(row['step_ns'])}, {change(delta)}{share}",
+        "value": f"{format_change(delta)}{share}",
+        "told": f"{before} to {after}, {format_change(delta)}{share}",
         "evidence": row["evidence"],
     }
 

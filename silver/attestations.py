@@ -10,7 +10,7 @@ from typing import Any
 import narwhals as nw
 
 from bronze.attestations import TABLE as TOKENS
-from lake.frames import Frame, flag, floored, sentences, shaped
+from lake.frames import Frame, divide_down, join_reasons, select_declared, to_flag
 from lake.tables import RUN_ID, Table, text
 
 _DATA = Path(__file__).with_name("attestation_policy.toml").read_bytes()
@@ -59,22 +59,22 @@ _Reasons = tuple[tuple[nw.Expr, str | nw.Expr], ...]
 
 def conform(attestations: Frame, runs: Frame, steps: Frame, throughput: Frame) -> Frame:
     """Believe only what a given key signed, and of that only what is said in full, of this run, in its time."""
-    tokens = attestations.join(_recorded(steps, throughput), on="run_id", how="left")
+    tokens = attestations.join(_find_recording_times(steps, throughput), on="run_id", how="left")
     tokens = tokens.join(runs.select("run_id", "attestation_nonce", "device_ueids"), on="run_id", how="left")
-    tokens = _related(tokens).with_columns(
-        _signature_only=sentences(*_unlike_a_token()),
-        _failed=sentences(*_failing()),
-        _stale=sentences(*_outdated()),
-        _unbound=sentences(*_unbound()),
+    tokens = _relate_tokens(tokens).with_columns(
+        _signature_only=join_reasons(*_find_malformed()),
+        _failed=join_reasons(*_find_failures()),
+        _stale=join_reasons(*_find_outdated()),
+        _unbound=join_reasons(*_find_unbound()),
     )
     verdict, unlike = nw.col("verdict"), nw.col("_signature_only")
     standing = nw.lit("attested")
     for name in ("unbound", "stale", "failed", "signature_only"):
         standing = nw.when(~nw.col(f"_{name}").is_null()).then(nw.lit(name)).otherwise(standing)
     # What is no attestation token has no result either: that alone is said of it.
-    against = nw.when(~unlike.is_null()).then(unlike).otherwise(_joined("_failed", "_stale", "_unbound"))
+    against = nw.when(~unlike.is_null()).then(unlike).otherwise(_join_sentences("_failed", "_stale", "_unbound"))
     unsigned = nw.concat_str(nw.lit("it is "), verdict, nw.lit(": "), nw.col("verdict_reason"))
-    return shaped(
+    return select_declared(
         tokens.with_columns(
             standing=nw.when(verdict == "verified").then(standing).otherwise(verdict),
             finding=nw.when(verdict == "verified").then(against).otherwise(unsigned),
@@ -83,7 +83,7 @@ def conform(attestations: Frame, runs: Frame, steps: Frame, throughput: Frame) -
     )
 
 
-def _joined(*columns: str) -> nw.Expr:
+def _join_sentences(*columns: str) -> nw.Expr:
     """Sentences of several columns as one text; null where none has any."""
     is_any = nw.lit(False)
     for name in columns:
@@ -91,7 +91,7 @@ def _joined(*columns: str) -> nw.Expr:
     return nw.when(is_any).then(nw.concat_str(*map(nw.col, columns), separator="; ", ignore_nulls=True))
 
 
-def _related(tokens: Frame) -> Frame:
+def _relate_tokens(tokens: Frame) -> Frame:
     """Add what a token is, and how its run's tokens cover the devices that the run names."""
     is_overall = (
         nw.col("submodule").is_null()
@@ -107,14 +107,14 @@ def _related(tokens: Frame) -> Frame:
     )
     named_ids = tokens.filter(nw.col("_is_named")).select("run_id", "device_ueid").unique()
     covered = named_ids.group_by("run_id").agg(_covered=nw.len().cast(nw.Int64))
-    devices = tokens.group_by("run_id").agg(_devices=flag(nw.col("_is_device")).sum().cast(nw.Int64))
+    devices = tokens.group_by("run_id").agg(_devices=to_flag(nw.col("_is_device")).sum().cast(nw.Int64))
     tokens = tokens.join(covered, on="run_id", how="left").join(devices, on="run_id", how="left")
     # As many as there are commas between and around them, less one.
     commas = nw.col("_named").str.len_chars() - nw.col("_named").str.replace_all(",", "", literal=True).str.len_chars()
     return tokens.with_columns(nw.col("_covered").fill_null(0), _wanted=commas.cast(nw.Int64) - 1)
 
 
-def _unlike_a_token() -> _Reasons:
+def _find_malformed() -> _Reasons:
     """Why something signed is no attestation token."""
     issuer, subject, is_overall = nw.col("issuer"), nw.col("subject"), nw.col("_is_overall")
     is_known = issuer.is_in(POLICY["issuers"]).fill_null(False)
@@ -138,48 +138,50 @@ def _unlike_a_token() -> _Reasons:
     )
 
 
-def _failing() -> _Reasons:
+def _find_failures() -> _Reasons:
     """What it says against the device, and what it does not say for it."""
     is_overall, is_device = nw.col("_is_overall"), ~nw.col("_is_overall")
     is_measured = nw.col("measurement_result").is_in(POLICY["measurement_results"]).fill_null(False)
     debug = nw.col("debug_status")
     return (
-        *_unless(is_overall, "is_overall_success", "its overall result is a failure", "it gives no overall result"),
+        *_require_claim(
+            is_overall, "is_overall_success", "its overall result is a failure", "it gives no overall result"
+        ),
         (is_device & ~is_measured, "its measurements do not match"),
-        *_unless(
+        *_require_claim(
             is_device, "is_vouched", "the overall token does not hold its digest", "no overall token holds its digest"
         ),
-        *_unless(
+        *_require_claim(
             is_device,
             "is_report_signature_verified",
             "the signature of the device's report failed",
             "it does not say that the signature of the device's report was verified",
         ),
-        *_unless(
+        *_require_claim(
             is_device,
             "is_certificate_chain_valid",
             "the certificate chain of the report is not valid",
             "it does not say that the certificate chain of the report is valid",
         ),
-        *_unless(
+        *_require_claim(
             is_device,
             "is_nonce_matched",
             "the report does not hold the nonce that was asked with",
             "it does not say that the report holds the nonce",
         ),
-        *_unless(is_device, "is_secure_boot", "secure boot is off", "it does not say that secure boot is on"),
+        *_require_claim(is_device, "is_secure_boot", "secure boot is off", "it does not say that secure boot is on"),
         (is_device & debug.is_null(), "it does not say that debugging is disabled"),
         (is_device & ~debug.is_null() & ~debug.is_in(POLICY["debug_states"]), "debugging is enabled"),
     )
 
 
-def _unless(applies: nw.Expr, column: str, is_false: str, is_unknown: str) -> _Reasons:
+def _require_claim(applies: nw.Expr, column: str, is_false: str, is_unknown: str) -> _Reasons:
     """A claim that must be true: what is said where it is false, and where it is missing or not known."""
     claim = nw.col(column)
     return (applies & ~claim.fill_null(True), is_false), (applies & claim.is_null(), is_unknown)
 
 
-def _outdated() -> _Reasons:
+def _find_outdated() -> _Reasons:
     """Why it says nothing of the time of the run."""
     issued, expires, first = nw.col("issued_ns"), nw.col("expires_ns"), nw.col("_first_ns")
     age = _gap_ns(issued, first)
@@ -190,7 +192,7 @@ def _outdated() -> _Reasons:
             age > _AGE_NS,
             nw.concat_str(
                 nw.lit("it was issued "),
-                floored(age, nw.lit(_HOUR_NS).cast(nw.Int64)).cast(nw.String),
+                divide_down(age, nw.lit(_HOUR_NS).cast(nw.Int64)).cast(nw.String),
                 nw.lit(f" hours before the run began, and {POLICY['most_age_hours']} are allowed"),
             ),
         ),
@@ -198,7 +200,7 @@ def _outdated() -> _Reasons:
     )
 
 
-def _unbound() -> _Reasons:
+def _find_unbound() -> _Reasons:
     """What does not tie it to this run: nonce, devices, time."""
     nonce, asked, last = nw.col("nonce").str.to_lowercase(), nw.col("attestation_nonce"), nw.col("_last_ns")
     is_overall, has_names = nw.col("_is_overall"), ~nw.col("_named").is_null()
@@ -237,7 +239,7 @@ def _gap_ns(earlier: nw.Expr, later: nw.Expr) -> nw.Expr:
     return nw.when((later > start).fill_null(False)).then(later - start).otherwise(nothing)
 
 
-def _recorded(steps: Frame, throughput: Frame) -> Frame:
+def _find_recording_times(steps: Frame, throughput: Frame) -> Frame:
     """When a run was recorded, as far as a clock says it: a transform has none of its own."""
     times = nw.concat(
         [

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import narwhals as nw
 
-from lake.frames import flag
+from lake.frames import to_flag
 from silver.attestations import STANDINGS
 
 if TYPE_CHECKING:
@@ -21,29 +21,29 @@ _PROTECTED = ("Protected PCIe", "PROTECTED_PCIE", "PPCIE", "Protected-PCIe")
 _COUNTS = ("_cc_on", "_cc_off", "_cc_tools", "_cc_protected", "_nccl_on", "_nccl_off")
 
 
-def found(device_samples: Frame, collective_records: Frame, attestations: Frame, runs: Frame) -> Frame:
+def count_evidence(device_samples: Frame, collective_records: Frame, attestations: Frame, runs: Frame) -> Frame:
     """Count what speaks for each mode; under Protected PCIe the query says OFF, and that is no word against CC."""
     readings = device_samples.filter(nw.col("tool") == "conf_compute")
     is_state, value = nw.col("metric").is_in(_STATES), nw.col("value").fill_null("")
     said = readings.select(
         "run_id",
-        _cc_on=flag(is_state & value.is_in(_ON)),
-        _cc_off=flag(is_state & value.is_in(_OFF)),
-        _cc_tools=flag(nw.col("metric").is_in(_TOOLS) & value.is_in(_ON)),
-        _cc_protected=flag((nw.col("metric") == _MULTI) & value.is_in(_PROTECTED)),
+        _cc_on=to_flag(is_state & value.is_in(_ON)),
+        _cc_off=to_flag(is_state & value.is_in(_OFF)),
+        _cc_tools=to_flag(nw.col("metric").is_in(_TOOLS) & value.is_in(_ON)),
+        _cc_protected=to_flag((nw.col("metric") == _MULTI) & value.is_in(_PROTECTED)),
     )
     lines = collective_records.filter(nw.col("record") == "nccl_log_cc").select(
-        "run_id", _nccl_on=flag(nw.col("cc_state") == "On"), _nccl_off=flag(nw.col("cc_state") == "Off")
+        "run_id", _nccl_on=to_flag(nw.col("cc_state") == "On"), _nccl_off=to_flag(nw.col("cc_state") == "Off")
     )
     known = runs.select("run_id")
     for rows, names in ((said, _COUNTS[:4]), (lines, _COUNTS[4:])):
         sums = rows.group_by("run_id").agg(*(nw.col(name).sum().cast(nw.Int64) for name in names))
         known = known.join(sums, on="run_id", how="left")
     known = known.with_columns(nw.col(*_COUNTS).fill_null(0))
-    return known.join(_attested(attestations), on="run_id", how="left")
+    return known.join(_summarise_attestations(attestations), on="run_id", how="left")
 
 
-def _attested(attestations: Frame) -> Frame:
+def _summarise_attestations(attestations: Frame) -> Frame:
     """The worst standing of a run's tokens, one finding of those, and what the proven ones say of the device."""
     place = nw.lit(len(STANDINGS)).cast(nw.Int64)
     for index, standing in enumerate(STANDINGS):
@@ -57,7 +57,7 @@ def _attested(attestations: Frame) -> Frame:
         _finding=nw.when(is_worst).then(nw.col("finding")),
         _driver=nw.when(is_proven).then(nw.col("driver_version")),
         _hardware=nw.when(is_proven).then(nw.col("hardware_model")),
-        _device=flag(is_proven & ~nw.col("submodule").is_null()),
+        _device=to_flag(is_proven & ~nw.col("submodule").is_null()),
     )
     sums = tokens.group_by("run_id").agg(
         _worst=nw.col("_worst").min(),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, floored, shaped
+from lake.frames import Frame, divide_down, select_declared
 from lake.tables import RUN_ID, Table, int32, int64, text
-from silver.cleaning import intervals, once
-from silver.matching import matched
+from silver.collective_identity import identify_collectives
+from silver.event_rules import drop_duplicates, select_intervals
 from silver.patterns import PATTERNS
-from silver.placing import named
-from silver.recorded import plain
+from silver.profiler_events import adapt_trace_events
+from silver.span_context import classify_names
 from silver.steps import EVIDENCE
 
 # No rank can leave one of these before every rank has entered it.
@@ -44,7 +44,7 @@ def conform(events: Frame, sources: Frame) -> Frame:
     traces = sources.filter(nw.col("outcome") == "kept", nw.col("format") == "kineto", ~nw.col("rank").is_null())
     ranks = traces.select("run_id", "rank").unique()
     ranks = ranks.with_columns(reference_rank=nw.col("rank").min().over("run_id"))
-    shared = _shared(events, sources).select("rank", "match_id", "ts_ns", "end_ns")
+    shared = _select_shared_collectives(events, sources).select("rank", "match_id", "ts_ns", "end_ns")
     references = ranks.filter(nw.col("rank") == nw.col("reference_rank")).select("rank")
     reference = shared.join(references, on="rank", how="semi").select(
         "match_id", _reference_ts_ns=nw.col("ts_ns"), _reference_end_ns=nw.col("end_ns")
@@ -58,17 +58,17 @@ def conform(events: Frame, sources: Frame) -> Frame:
         .group_by("rank")
         .agg(_low_ns=nw.col("_low_ns").max(), _high_ns=nw.col("_high_ns").min(), collectives_count=nw.len())
     )
-    return shaped(_decided(ranks.join(bounds, on="rank", how="left")), TABLE)
+    return select_declared(_decide_offsets(ranks.join(bounds, on="rank", how="left")), TABLE)
 
 
-def _shared(events: Frame, sources: Frame) -> Frame:
+def _select_shared_collectives(events: Frame, sources: Frame) -> Frame:
     """The synchronising collectives of every rank: kernels, and the annotations of libraries that have none."""
     # Collectives are few among kernels: they are picked before anything is joined, compared or sorted.
     known = events.filter(
         PATTERNS.is_category("category", "kernel", "user_annotation"),
         PATTERNS.may_be("name", "collective", "gloo_call", "hook_collective"),
     )
-    found = named(once(intervals(plain(known), sources)))
+    found = classify_names(drop_duplicates(select_intervals(adapt_trace_events(known), sources)))
     found = found.filter(
         (nw.col("kind") == "collective") | PATTERNS.has_pattern("pattern", "gloo_call", "hook_collective")
     )
@@ -78,10 +78,10 @@ def _shared(events: Frame, sources: Frame) -> Frame:
         collective=PATTERNS.collective(spelled),
         end_ns=nw.col("ts_ns") + nw.col("duration_ns"),
     )
-    return matched(found.filter(nw.col("collective").is_in(SYNCHRONISING)))
+    return identify_collectives(found.filter(nw.col("collective").is_in(SYNCHRONISING)))
 
 
-def _decided(ranks: Frame) -> Frame:
+def _decide_offsets(ranks: Frame) -> Frame:
     """The middle of the range and half its width; nothing, with the reason, where there is no range."""
     width = nw.col("_high_ns") - nw.col("_low_ns")
     is_reference = nw.col("rank") == nw.col("reference_rank")
@@ -101,8 +101,10 @@ def _decided(ranks: Frame) -> Frame:
     return ranks.with_columns(
         offset_ns=nw.when(is_reference)
         .then(zero)
-        .otherwise(nw.when(is_bounded).then(nw.col("_low_ns") + floored(width, two))),
-        uncertainty_ns=nw.when(is_reference).then(zero).otherwise(nw.when(is_bounded).then(floored(width + 1, two))),
+        .otherwise(nw.when(is_bounded).then(nw.col("_low_ns") + divide_down(width, two))),
+        uncertainty_ns=nw.when(is_reference)
+        .then(zero)
+        .otherwise(nw.when(is_bounded).then(divide_down(width + 1, two))),
         collectives_count=nw.when(~is_reference).then(nw.col("collectives_count")).otherwise(zero).fill_null(0),
         evidence=nw.when(is_reference | is_bounded).then(nw.lit("measured")).otherwise(nw.lit("unobservable")),
         reason=reason,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, sentences, shaped
+from lake.frames import Frame, join_reasons, select_declared
 from lake.tables import RUN_ID, Table, int32, int64, text
-from silver.matching import MATCHES, matched
+from silver.collective_identity import MATCHES, identify_collectives
 from silver.patterns import PATTERNS
-from silver.placing import hooked
+from silver.span_context import assign_hooks
 from silver.steps import EVIDENCE
 
 LIBRARIES = (*PATTERNS.words("library"), "other")
@@ -42,6 +42,8 @@ TABLE = Table(
         ),
         int64("step_number", "Step that launched it, else the one in which it started.", nullable=True, minimum=0),
         int64("group_size", "Ranks that take part.", nullable=True, minimum=1),
+        int64("first_group_rank", "Lowest rank of the group, where the trace lists them.", nullable=True, minimum=0),
+        int64("last_group_rank", "Highest rank of it.", nullable=True, minimum=0),
         text("dtype", "Element type of the message, as the source spells it.", nullable=True),
         int64("buffer_bytes", "Size of the whole buffer that is reduced or gathered.", nullable=True, minimum=0),
         text("process_group_name", "Name of the process group.", nullable=True),
@@ -65,7 +67,10 @@ _ARGUMENTS = (
     "process_group_name",
     "collective_sequence",
     "communicator_id",
+    "process_group_ranks",
 )
+# A list of ranks as the profiler writes it, in order; long ones leave out what lies between the first and the last.
+_RANKS = "^\\[[0-9]{1,6}(, ?([0-9]{1,6}|[.]{3}))*\\]\\z"
 
 
 def conform(spans: Frame, events: Frame, runs: Frame) -> Frame:
@@ -73,23 +78,23 @@ def conform(spans: Frame, events: Frame, runs: Frame) -> Frame:
     arguments = events.filter(
         ~nw.col("collective_name").is_null() | ~nw.col("group_size").is_null() | ~nw.col("in_elements_count").is_null()
     ).select("source_sha256", "ordinal", *_ARGUMENTS)
-    seen = _mentions(spans).join(arguments, on=["source_sha256", "ordinal"], how="left")
+    seen = _list_mentions(spans).join(arguments, on=["source_sha256", "ordinal"], how="left")
     spelled = nw.coalesce(nw.col("collective_name"), nw.col("name"))
     seen = seen.with_columns(
         collective=nw.when(nw.col("mention") == "kernel")
         .then(PATTERNS.collective(spelled).fill_null("other"))
         .otherwise(PATTERNS.collective(spelled))
     ).filter(~nw.col("collective").is_null())
-    seen = _sized(_chosen(seen), runs)
-    seen = matched(seen.with_columns(library=PATTERNS.word("library", nw.col("name")).fill_null("other")))
+    seen = _add_sizes(_choose_mentions(seen), runs)
+    seen = identify_collectives(seen.with_columns(library=PATTERNS.word("library", nw.col("name")).fill_null("other")))
     seen = seen.with_columns(
         ranks_count=nw.col("ordinal").count().over("match_id"),
         step_number=nw.coalesce(nw.col("launch_step_number"), nw.col("step_number")),
     )
-    return shaped(_evident(seen), TABLE)
+    return select_declared(_add_evidence(seen), TABLE)
 
 
-def _mentions(spans: Frame) -> Frame:
+def _list_mentions(spans: Frame) -> Frame:
     """Every row that may stand for a collective, with what kind of mention it is."""
     is_call = PATTERNS.has_pattern("pattern", "operator") & (nw.col("name") == "record_param_comms")
     mention = (
@@ -108,9 +113,9 @@ def _mentions(spans: Frame) -> Frame:
     return spans.with_columns(mention=mention).filter(~nw.col("mention").is_null())
 
 
-def _chosen(seen: Frame) -> Frame:
+def _choose_mentions(seen: Frame) -> Frame:
     """Drop the mentions of what another row stands for: calls inside a hook, and calls of kernels that were seen."""
-    seen = hooked(seen)
+    seen = assign_hooks(seen)
     # Only what a hook's own thread did can be inside it: a kernel's thread is a stream, whatever its number.
     is_inside = ~nw.col("_hook").is_null() & ~nw.col("_is_hook")
     seen = seen.filter((nw.col("mention") == "kernel") | ~is_inside).with_columns(
@@ -130,7 +135,7 @@ def _chosen(seen: Frame) -> Frame:
     return seen.filter(is_timed | (is_blind & is_best))
 
 
-def _sized(seen: Frame, runs: Frame) -> Frame:
+def _add_sizes(seen: Frame, runs: Frame) -> Frame:
     """Bytes from the arguments, or from the hook's name; the group from its argument, else the whole job."""
     world = runs.select("run_id", _world=nw.coalesce(nw.col("found_world_size"), nw.col("world_size")))
     elements = (
@@ -145,20 +150,23 @@ def _sized(seen: Frame, runs: Frame) -> Frame:
     group = nw.coalesce(nw.col("group_size"), nw.col("_world"))
     seen = seen.with_columns(_elements=nw.when(is_sane).then(nw.col("_elements")), group_size=group)
     is_group = (nw.col("group_size") >= 1) & (nw.col("group_size") <= _MOST_RANKS)
+    listed = nw.when(nw.col("process_group_ranks").str.contains(_RANKS)).then(nw.col("process_group_ranks"))
     return seen.with_columns(
+        first_group_rank=listed.str.replace_all("^\\[", "").str.replace_all("[^0-9].*", "").cast(nw.Int64),
+        last_group_rank=listed.str.replace_all("\\]\\z", "").str.replace_all("^.*[^0-9]", "").cast(nw.Int64),
         buffer_bytes=nw.coalesce(told.cast(nw.Int64), nw.col("_elements") * PATTERNS.element_bytes("dtype")),
         group_size=nw.when(is_group).then(nw.col("group_size")),
     )
 
 
-def _evident(seen: Frame) -> Frame:
+def _add_evidence(seen: Frame) -> Frame:
     """Say what was timed and what could not be seen."""
     is_timed = nw.col("mention").is_in(["kernel", "hook"]) | (nw.col("pattern") == "gloo_call")
     is_sizeless = nw.col("buffer_bytes").is_null() & (nw.col("collective") != "barrier")
     return seen.with_columns(
         duration_ns=nw.when(is_timed).then(nw.col("duration_ns")),
         evidence=nw.when(is_timed).then(nw.lit("measured")).otherwise(nw.lit("unobservable")),
-        reason=sentences(
+        reason=join_reasons(
             (~is_timed, "no GPU rows: the call was seen, not the transfer"),
             (is_sizeless, "the trace does not give its size"),
         ),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import narwhals as nw
 
 from bronze.manifest import REGIMES
-from lake.frames import Frame, floored, shaped, shared
+from lake.frames import Frame, compute_once, divide_down, select_declared
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.collectives import COLLECTIVES
-from silver.coverage import covered
-from silver.patterns import PATTERNS
-from silver.placing import hooked
+from silver.hops import SEAL_SUMS, count_hops, doubt_seals
+from silver.interval_cover import add_covered_time
+from silver.network import find_boundary
 from silver.policy import BOUNDARIES, CIPHER, KEY_BITS, POLICY, SEALERS
+from silver.ring_settings import CONSTRUCTIONS, count_chains, has_ring, name_construction
 from silver.steps import EVIDENCE
 
 PATHS = ("pinned", "pageable", "managed", "peer", "hook", "gloo", "nccl", "rccl", "oneccl", "nvshmem", "other")
@@ -29,6 +30,12 @@ TABLE = Table(
         text("source_sha256", "The source file, by the digest of its bytes as they landed."),
         int64("ordinal", "Place of the event that stands for it in its source.", minimum=0),
         text("boundary", "Boundary that it crosses.", one_of=BOUNDARIES),
+        text(
+            "boundary_evidence",
+            "measured: the copy says it; modelled: the nodes that the manifest claims, filled in the order of ranks, "
+            "say it; unobservable: nobody says on which node the ranks are.",
+            one_of=EVIDENCE,
+        ),
         text("path", "How: by which host memory, or by which library.", one_of=PATHS),
         text("collective", "Collective that it is part of.", nullable=True, one_of=COLLECTIVES),
         int64("ts_ns", "Start, UTC, as the rank's own clock says.", minimum=1),
@@ -43,7 +50,12 @@ TABLE = Table(
         int64("buffer_bytes", "Size of the whole buffer.", nullable=True, minimum=0),
         int64("message_count", "Messages that this rank sends.", nullable=True, minimum=0),
         int64("payload_bytes", "Bytes of data that this rank sends.", nullable=True, minimum=0),
-        int64("wire_bytes", "The same with nonce and tag of every sealed message.", nullable=True, minimum=0),
+        int64(
+            "wire_bytes",
+            "The same with what every message has before and after it: header, nonce, tags.",
+            nullable=True,
+            minimum=0,
+        ),
         text(
             "size_evidence",
             "Where messages and bytes come from: measured, or modelled by the algorithm's formula.",
@@ -55,6 +67,12 @@ TABLE = Table(
         text("cipher", "Cipher.", nullable=True),
         int64("key_bits", "Length of the key.", nullable=True),
         int64("sealed_message_count", "Messages whose sealing was recorded.", nullable=True, minimum=0),
+        int64(
+            "contradicted_message_count",
+            "Messages whose seal was recorded as faster than a processor seals: no evidence of sealing.",
+            nullable=True,
+            minimum=0,
+        ),
         int64("seal_ns", "Time spent sealing.", nullable=True, minimum=0),
         int64("open_ns", "Time spent opening.", nullable=True, minimum=0),
         text(
@@ -64,6 +82,12 @@ TABLE = Table(
         ),
         int64("exposed_ns", "Part of its duration during which no compute kernel ran.", nullable=True, minimum=0),
         text("key_scope", "What one key serves.", nullable=True),
+        text(
+            "nonce_construction",
+            "How the nonces under that key are made: counted (deterministic), random, or not said.",
+            nullable=True,
+            one_of=CONSTRUCTIONS,
+        ),
         int64("key_message_count", "Messages under that key so far, this one's included.", nullable=True, minimum=0),
         text("violation", "Why it breaks the regime's promise, as a sentence.", nullable=True),
         text("reason", "What could not be seen, and why, as a sentence.", nullable=True),
@@ -71,23 +95,28 @@ TABLE = Table(
 )
 _MOST_BYTES = 1 << 50
 _KEYS = ["rank", "source_sha256", "ordinal"]
-_SIZED_HOPS = ("hook_sized_transport", "hook_relay")
-_HOP_SUMS = ("_hops", "_told", "_hop_bytes", "_sealed", "_relayed", "seal_ns", "open_ns")
 _INT = nw.Int64
 
 
 def conform(spans: Frame, collectives: Frame, runs: Frame) -> Frame:
     """Annotate every crossing with what its regime promises and what the recording shows; silence is never a zero."""
-    claims = runs.select("run_id", "regime", "nodes_count")
-    found = nw.concat([_copies(spans), _exchanges(spans, collectives)], how="diagonal")
-    found = found.join(claims, on="run_id", how="left")
-    is_far = (nw.col("nodes_count") > 1).fill_null(False) & (nw.col("boundary") == "gpu_to_gpu")
-    found = found.with_columns(boundary=nw.when(is_far).then(nw.lit("gpu_to_network")).otherwise(nw.col("boundary")))
-    found = _exposed(shared(found), spans)
-    return shaped(_counted(_judged(found)), TABLE)
+    claims = runs.select(
+        "run_id",
+        "regime",
+        "nodes_count",
+        _world=nw.coalesce(nw.col("found_world_size"), nw.col("world_size")),
+        _is_ring=has_ring(),
+        _chains=count_chains(),
+        _construction=name_construction(),
+    )
+    exchanges = _find_exchanges(collectives, count_hops(spans, claims))
+    found = nw.concat([_find_copies(spans), exchanges], how="diagonal").join(claims, on="run_id", how="left")
+    found = find_boundary(found)
+    found = _add_exposed_time(compute_once(found), spans)
+    return select_declared(_count_messages(_judge_sealing(found)), TABLE)
 
 
-def _copies(spans: Frame) -> Frame:
+def _find_copies(spans: Frame) -> Frame:
     """Copies between host and GPU, and between GPUs; a copy on one GPU leaves no package."""
     copies = spans.filter(
         nw.col("kind") == "copy", nw.col("direction").is_in(["host_to_gpu", "gpu_to_host", "gpu_to_gpu"])
@@ -114,12 +143,12 @@ def _copies(spans: Frame) -> Frame:
     )
 
 
-def _exchanges(spans: Frame, collectives: Frame) -> Frame:
+def _find_exchanges(collectives: Frame, hops: Frame) -> Frame:
     """A rank's part in a collective: what it sends, by the hook's own hops where it recorded them, else by formula."""
     sending = collectives.filter(
         ~nw.col("collective").is_in(["barrier", "recv"]), (nw.col("group_size") > 1) | nw.col("group_size").is_null()
     )
-    sending = sending.join(_hops(spans), on=_KEYS, how="left")
+    sending = sending.join(hops, on=_KEYS, how="left")
     size, group = nw.col("buffer_bytes"), nw.col("group_size")
     is_reduced = nw.col("collective") == "all_reduce"
     is_around = nw.col("collective").is_in(["all_gather", "reduce_scatter", "all_to_all"])
@@ -134,7 +163,7 @@ def _exchanges(spans: Frame, collectives: Frame) -> Frame:
     sending = sending.with_columns(message_count=nw.when(is_hooked).then(nw.col("_hops")).otherwise(nw.col("_rounds")))
     # Whole buffers travel in a broadcast, a share of 1/N in every round of a ring.
     share = nw.when(group > 1).then(group)
-    payload = nw.when(is_single).then(size).otherwise(floored(size * nw.col("message_count"), share.fill_null(1)))
+    payload = nw.when(is_single).then(size).otherwise(divide_down(size * nw.col("message_count"), share.fill_null(1)))
     is_sized = ~size.is_null() & ~nw.col("message_count").is_null() & (is_single | ~share.is_null())
     # A hook that says the size of every hop is believed: its messages may be smaller than a share.
     is_told = (is_hooked & (nw.col("_told") == nw.col("_hops"))).fill_null(False)
@@ -150,10 +179,9 @@ def _exchanges(spans: Frame, collectives: Frame) -> Frame:
         "group_size",
         "buffer_bytes",
         "message_count",
-        "_sealed",
-        "_relayed",
-        "seal_ns",
-        "open_ns",
+        "first_group_rank",
+        "last_group_rank",
+        *SEAL_SUMS,
         boundary=nw.lit("gpu_to_gpu"),
         path=nw.col("library"),
         payload_bytes=nw.when(is_sized).then(payload),
@@ -163,51 +191,22 @@ def _exchanges(spans: Frame, collectives: Frame) -> Frame:
     )
 
 
-def _hops(spans: Frame) -> Frame:
-    """What a hook's collective holds: its hops, and the seal and open spans nested in it, on the same thread."""
-    one, zero = nw.lit(1).cast(_INT), nw.lit(0).cast(_INT)
-    hops = ("hook_transport", *_SIZED_HOPS)
-    hook = PATTERNS.has_pattern("pattern", "hook_collective", "hook_seal", "hook_open", *hops)
-    spans = shared(hooked(spans.filter(hook)))
-    hooks = spans.filter(nw.col("_is_hook"))
-    inside = spans.filter(~nw.col("_is_hook"), ~nw.col("_hook").is_null())
-
-    def only(value: nw.Expr, *patterns: str) -> nw.Expr:
-        return nw.when(PATTERNS.has_pattern("pattern", *patterns)).then(value).otherwise(zero)
-
-    is_told = PATTERNS.has_pattern("pattern", *_SIZED_HOPS)
-    told = nw.when(is_told).then(nw.col("name").str.replace_all("^[^#]*#", "")).cast(_INT)
-    inside = inside.with_columns(
-        _hops=only(one, *hops),
-        _told=only(one, *_SIZED_HOPS),
-        _hop_bytes=told.fill_null(0),
-        # What is relayed as it came was sealed by the rank that it came from first.
-        _sealed=only(one, "hook_seal", "hook_relay"),
-        _relayed=only(one, "hook_relay"),
-        seal_ns=only(nw.col("duration_ns"), "hook_seal"),
-        open_ns=only(nw.col("duration_ns"), "hook_open"),
-    )
-    sums = inside.group_by("rank", "source_sha256", "_thread", "_hook").agg(
-        *(nw.col(name).sum().cast(_INT) for name in _HOP_SUMS)
-    )
-    return hooks.join(sums, on=["rank", "source_sha256", "_thread", "_hook"], how="left").select(
-        *_KEYS, nw.col(*_HOP_SUMS).fill_null(0)
-    )
-
-
-def _exposed(found: Frame, spans: Frame) -> Frame:
+def _add_exposed_time(found: Frame, spans: Frame) -> Frame:
     """What of a crossing no compute kernel of its rank hid; null where the crossing or the GPU was not seen."""
     compute = spans.filter(nw.col("is_gpu"), nw.col("kind") == "compute")
     seeing = spans.filter(nw.col("is_gpu")).select("rank").unique().with_columns(_sees=nw.lit(1))
     timed = found.filter(~nw.col("duration_ns").is_null())
-    shares = covered(timed.select(*_KEYS, "ts_ns", "duration_ns"), compute).join(seeing, on="rank", how="inner")
+    shares = add_covered_time(timed.select(*_KEYS, "ts_ns", "duration_ns"), compute).join(
+        seeing, on="rank", how="inner"
+    )
     shares = shares.select(*_KEYS, exposed_ns=nw.col("duration_ns") - nw.col("covered_ns"))
     return found.join(shares, on=_KEYS, how="left")
 
 
-def _judged(found: Frame) -> Frame:
+def _judge_sealing(found: Frame) -> Frame:
     """Hold what the recording shows against what the regime promises."""
     is_hook, is_copy = nw.col("path") == "hook", nw.col("collective").is_null()
+    found = doubt_seals(found)
     found = found.with_columns(
         must_seal=POLICY.must_seal(),
         _promised=POLICY.promised_sealer(),
@@ -216,6 +215,7 @@ def _judged(found: Frame) -> Frame:
             nw.col("regime").is_in(RELABELLING_REGIMES) & (nw.col("path") == "pinned") & ~nw.col("is_relabelled")
         ).fill_null(False),
         _by_software=(nw.col("_sealed") > 0).fill_null(False),
+        _is_belied=(nw.col("_contradicted") > 0).fill_null(False),
     )
     by_hook = nw.col("_promised") == "software_hook"
     # A hook would have left spans: where it is promised, or where one is at work, their absence is an observation.
@@ -223,11 +223,15 @@ def _judged(found: Frame) -> Frame:
     sealed_by = (
         nw.when(nw.col("_by_software"))
         .then(nw.lit("software_hook"))
-        .otherwise(nw.when(is_seen_plain).then(nw.lit("none")).otherwise(nw.col("_promised")))
+        .otherwise(
+            nw.when(is_seen_plain & ~nw.col("_is_belied"))
+            .then(nw.lit("none"))
+            .otherwise(nw.when(~nw.col("_is_belied")).then(nw.col("_promised")))
+        )
     )
     found = found.with_columns(
         sealed_by=sealed_by,
-        seal_evidence=nw.when(nw.col("_by_software") | is_seen_plain)
+        seal_evidence=nw.when(nw.col("_by_software") | nw.col("_is_belied") | is_seen_plain)
         .then(nw.lit("measured"))
         .otherwise(nw.when(nw.col("_promised").is_null()).then(nw.lit("unobservable")).otherwise(nw.lit("modelled"))),
     )
@@ -237,18 +241,22 @@ def _judged(found: Frame) -> Frame:
         cipher=nw.when(is_sealed).then(nw.lit(CIPHER)),
         key_bits=nw.when(is_sealed).then(nw.lit(KEY_BITS).cast(_INT)),
         sealed_message_count=nw.when(is_measured).then(nw.col("_sealed").fill_null(0)),
+        contradicted_message_count=nw.when(is_measured).then(nw.col("_contradicted").fill_null(0)),
         seal_ns=nw.when(is_measured).then(nw.col("seal_ns").fill_null(0)),
         open_ns=nw.when(is_measured).then(nw.col("open_ns").fill_null(0)),
         _is_partial=(nw.col("_by_software") & (nw.col("_sealed") != nw.col("message_count"))).fill_null(False),
     )
     sealed = nw.coalesce(nw.col("sealed_message_count"), nw.col("message_count"))
-    overhead = sealed * POLICY.message_overhead_bytes
+    is_ring = nw.col("_is_ring").fill_null(False) & (nw.col("path") == "hook")
+    headers = nw.when(is_ring).then(nw.col("message_count") * POLICY.ring_header_bytes).otherwise(nw.lit(0).cast(_INT))
+    ring_bytes = nw.col("_chains") * POLICY.ring_tag_bytes + POLICY.ring_nonce_bytes
+    added = nw.when(is_ring).then(sealed * ring_bytes).otherwise(sealed * POLICY.message_overhead_bytes)
     return found.with_columns(
         violation=_violation(),
         reason=_reason(is_copy),
         wire_bytes=nw.when(nw.col("sealed_by") == "none")
-        .then(nw.col("payload_bytes"))
-        .otherwise(nw.when(is_sealed).then(nw.col("payload_bytes") + overhead)),
+        .then(nw.col("payload_bytes") + headers)
+        .otherwise(nw.when(is_sealed).then(nw.col("payload_bytes") + headers + added)),
     )
 
 
@@ -267,10 +275,22 @@ def _violation() -> nw.Expr:
     labelled = nw.concat_str(
         boundary, nw.lit(", yet this pinned copy bears its true label: no bounce buffer was at work")
     )
+    belied = nw.concat_str(
+        boundary,
+        nw.lit(", yet "),
+        nw.col("_contradicted").cast(_INT).cast(nw.String),
+        nw.lit(f" seals were faster than {POLICY.most_seal_bytes_per_ns} GB/s per thread: no processor seals so fast"),
+    )
     plain = nw.concat_str(boundary, nw.lit(", yet it crossed in plaintext: no seal was recorded"))
+    is_due = nw.col("must_seal").fill_null(False)
+    partly = (
+        nw.when(nw.col("_is_belied") & is_due)
+        .then(belied)
+        .otherwise(nw.when(nw.col("_is_partial") & is_due).then(partial))
+    )
     return (
-        nw.when(nw.col("_is_partial") & nw.col("must_seal").fill_null(False))
-        .then(partial)
+        nw.when((nw.col("_is_belied") | nw.col("_is_partial")) & is_due)
+        .then(partly)
         .otherwise(
             nw.when(is_plain & nw.col("_is_plain_label")).then(labelled).otherwise(nw.when(is_plain).then(plain))
         )
@@ -293,6 +313,10 @@ def _reason(is_copy: nw.Expr) -> nw.Expr:
             "driver and hardware seal without a span of their own: that it was sealed is the regime's claim",
         ),
         (nw.col("exposed_ns").is_null(), "no GPU rows were recorded, so what was hidden cannot be told"),
+        (
+            nw.col("boundary_evidence") == "unobservable",
+            "nobody says on which node each rank is, so whether it leaves one is not known",
+        ),
     )
     found = nw.lit(None).cast(nw.String)
     for condition, sentence in reversed(reasons):
@@ -300,13 +324,14 @@ def _reason(is_copy: nw.Expr) -> nw.Expr:
     return found
 
 
-def _counted(found: Frame) -> Frame:
+def _count_messages(found: Frame) -> Frame:
     """Count the messages under each key: a hook has one for what a rank sends on."""
     is_hooked = (nw.col("sealed_by") == "software_hook").fill_null(False)
     found = found.with_columns(
         key_scope=nw.when(is_hooked).then(
             nw.concat_str(nw.lit("rank "), nw.col("rank").cast(nw.String), nw.lit(" to the next"))
         ),
+        nonce_construction=nw.when(is_hooked).then(nw.col("_construction")),
         _spent=nw.when(is_hooked)
         .then(nw.col("sealed_message_count") - nw.col("_relayed").fill_null(0))
         .otherwise(nw.lit(0).cast(_INT)),

@@ -10,7 +10,7 @@ from typing import Any
 import narwhals as nw
 
 from bronze.device_samples import TABLE as READINGS
-from lake.frames import Frame, floored, sentences, shaped
+from lake.frames import Frame, divide_down, join_reasons, select_declared
 from lake.tables import RUN_ID, Table, float64, int64, text
 from silver.steps import EVIDENCE
 
@@ -70,7 +70,7 @@ def conform(device_samples: Frame, runs: Frame, steps: Frame, throughput: Frame)
             unit = nw.when(hit).then(nw.lit(QUANTITIES[entry["quantity"]])).otherwise(unit)
             factor = nw.when(hit).then(nw.lit(times)).otherwise(factor)
     known = device_samples.with_columns(quantity=quantity, _unit=unit, _factor=factor)
-    known = _clocked(known.filter(~nw.col("quantity").is_null()), runs, _windows(steps, throughput))
+    known = _add_timestamps(known.filter(~nw.col("quantity").is_null()), runs, _find_windows(steps, throughput))
     number = nw.col("value_number")
     is_number = number.is_between(-_LARGEST, _LARGEST).fill_null(False)
     has_no_zone = nw.col("ts_ns").is_null() & ~nw.col("wall_ns").is_null()
@@ -78,12 +78,12 @@ def conform(device_samples: Frame, runs: Frame, steps: Frame, throughput: Frame)
         (nw.col("_last_ns") - nw.col("_zone_ns") < nw.col("_begin_ns"))
         | (nw.col("_first_ns") - nw.col("_zone_ns") > nw.col("_end_ns"))
     )
-    return shaped(
+    return select_declared(
         known.with_columns(
             unit=nw.col("_unit"),
             value_number=nw.when(is_number).then(number * nw.col("_factor")),
             evidence=nw.when(is_number).then(nw.lit("measured")).otherwise(nw.lit("unobservable")),
-            reason=sentences(
+            reason=join_reasons(
                 (~is_number, nw.col("missing_reason").fill_null("the tool gave no number")),
                 (has_no_zone & nw.col("_begin_ns").is_null(), f"{_ZONELESS}, and nothing else of the run has a time"),
                 (has_no_zone & ~nw.col("_begin_ns").is_null(), f"{_ZONELESS}, and not exactly one fits the run"),
@@ -95,7 +95,7 @@ def conform(device_samples: Frame, runs: Frame, steps: Frame, throughput: Frame)
     )
 
 
-def _windows(steps: Frame, throughput: Frame) -> Frame:
+def _find_windows(steps: Frame, throughput: Frame) -> Frame:
     """From when to when a run has steps or periods in UTC."""
     timed = steps.select("run_id", "ts_ns", end_ns=nw.col("ts_ns") + nw.col("duration_ns"))
     timed = nw.concat([timed, throughput.select("run_id", "ts_ns", "end_ns")])
@@ -103,14 +103,14 @@ def _windows(steps: Frame, throughput: Frame) -> Frame:
     return timed.group_by("run_id").agg(_begin_ns=nw.col("ts_ns").min(), _end_ns=nw.col("end_ns").max())
 
 
-def _clocked(readings: Frame, runs: Frame, windows: Frame) -> Frame:
+def _add_timestamps(readings: Frame, runs: Frame, windows: Frame) -> Frame:
     """Add `ts_ns` and `ts_source` of readings whose clock names no zone, and what decided them."""
     is_zoneless = nw.col("ts_ns").is_null() & ~nw.col("wall_ns").is_null()
     by_file = readings.filter(is_zoneless).group_by("run_id", "source_sha256")
     files = by_file.agg(_first_ns=nw.col("wall_ns").min(), _last_ns=nw.col("wall_ns").max())
     files = files.join(windows, on="run_id", how="left")
     files = files.join(runs.select("run_id", "clock_zone"), on="run_id", how="left")
-    files = _fitting(files.with_columns(_claimed_ns=_offset_ns()))
+    files = _fit_offset(files.with_columns(_claimed_ns=_offset_ns()))
     zone = nw.coalesce(nw.col("_claimed_ns"), nw.col("_fitting_ns"))
     columns = ["run_id", "source_sha256", "_first_ns", "_last_ns", "_begin_ns", "_end_ns", "_claimed_ns", "_zone_ns"]
     files = files.with_columns(_zone_ns=zone).select(columns)
@@ -131,7 +131,7 @@ def _offset_ns() -> nw.Expr:
     return nw.when(zone.str.starts_with("-")).then(-size).otherwise(size)
 
 
-def _fitting(files: Frame) -> Frame:
+def _fit_offset(files: Frame) -> Frame:
     """Add `_fitting_ns`: the one zone in which readings and run cover each other; null where several or none do."""
     first, last = nw.col("_first_ns") - nw.col("_begin_ns"), nw.col("_last_ns") - nw.col("_end_ns")
     files = files.with_columns(
@@ -146,7 +146,7 @@ def _fitting(files: Frame) -> Frame:
         _low=nw.when(is_near).then(nw.col("_low_ns") - _SLACK_NS + shift + _QUARTER_NS - 1).otherwise(none),
         _high=nw.when(is_near).then(nw.col("_high_ns") + _SLACK_NS + shift).otherwise(none),
     )
-    files = files.with_columns(_low=floored(nw.col("_low"), quarter), _high=floored(nw.col("_high"), quarter))
+    files = files.with_columns(_low=divide_down(nw.col("_low"), quarter), _high=divide_down(nw.col("_high"), quarter))
     zone = nw.col("_low") - _SHIFT
     is_one = (nw.col("_low") == nw.col("_high")) & (zone >= -_BEHIND) & (zone <= _BEFORE)
     return files.with_columns(_fitting_ns=nw.when(is_one).then(zone * _QUARTER_NS).otherwise(none))

@@ -18,6 +18,8 @@ KINDS = (
     "memset",
     "crypto",
     "transport",
+    "wait",
+    "blocking_copy",
     "launch",
     "sync",
     "annotation",

@@ -35,7 +35,17 @@ class Policy:
         document: dict[str, Any] = tomllib.loads(data.decode())
         self.sha256 = hashlib.sha256(data).hexdigest()
         self.message_overhead_bytes: int = document["aes_gcm"]["nonce_bytes"] + document["aes_gcm"]["tag_bytes"]
-        self.messages_per_key: int = document["aes_gcm"]["messages_per_key"]
+        ring, nonces = document["ring"], document["nonces"]
+        self.ring_header_bytes: int = ring["header_bytes"]
+        self.ring_nonce_bytes: int = ring["nonce_bytes"]
+        self.ring_tag_bytes: int = ring["tag_bytes"]
+        self.limit_bits: dict[str, int] = {
+            "counted": ring["counted_limit_bits"],
+            "random": nonces["random_limit_bits"],
+            "unknown": nonces["unknown_limit_bits"],
+        }
+        self.messages_per_key: int = 1 << min(ring["own_limit_bits"], nonces["unknown_limit_bits"])
+        self.most_seal_bytes_per_ns: int = document["seal"]["most_bytes_per_ns"]
         self.promises = tuple(
             Promise(
                 entry["regime"],

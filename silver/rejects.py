@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, numbered, shaped
+from lake.frames import Frame, number_rows, select_declared
 from lake.tables import RUN_ID, Table, int32, int64, text
-from silver.cleaning import REJECTED, rejected, sentence_of
+from silver.event_rules import REJECTED, select_rejected, sentence_of
 
 LEVELS = ("event", "stretch", "file")
 
@@ -44,17 +44,17 @@ TABLE = Table(
 
 def conform(events: Frame, sources: Frame, unreadable: Frame) -> Frame:
     """Keep everything refused, with its reason and its place in the source."""
-    return nw.concat([_events(events, sources), _stretches(unreadable, sources), _files(sources)])
+    return nw.concat([_events(events, sources), _list_unreadable_ranges(unreadable, sources), _files(sources)])
 
 
 def _events(events: Frame, sources: Frame) -> Frame:
     told = {"level": nw.lit("event"), "reason": sentence_of("rule"), "label": nw.col("name")}
-    return shaped(rejected(events, sources).with_columns(**told), TABLE)
+    return select_declared(select_rejected(events, sources).with_columns(**told), TABLE)
 
 
-def _stretches(unreadable: Frame, sources: Frame) -> Frame:
+def _list_unreadable_ranges(unreadable: Frame, sources: Frame) -> Frame:
     ranks = sources.filter(nw.col("outcome") == "kept").select("source_sha256", "rank")
-    placed = numbered(unreadable, "_place", ["source_sha256"], ["offset_bytes", "length_bytes", "reason"])
+    placed = number_rows(unreadable, "_place", ["source_sha256"], ["offset_bytes", "length_bytes", "reason"])
     placed = placed.with_columns(ordinal=nw.col("_place") - 1)
     placed = placed.join(ranks, on="source_sha256", how="left").with_columns(
         level=nw.lit("stretch"),
@@ -62,14 +62,14 @@ def _stretches(unreadable: Frame, sources: Frame) -> Frame:
         label=nw.concat_str(nw.col("reason"), nw.col("beginning"), separator=": "),
         reason=nw.lit("No reader could parse this stretch of its source; the label says why."),
     )
-    return shaped(_blank(placed), TABLE)
+    return select_declared(_blank(placed), TABLE)
 
 
 def _files(sources: Frame) -> Frame:
     refused = sources.filter(nw.col("outcome") == "rejected").with_columns(
         source_sha256=nw.col("source_sha256").fill_null("")
     )
-    refused = numbered(refused, "_place", ["source_sha256"], "file_name")
+    refused = number_rows(refused, "_place", ["source_sha256"], "file_name")
     refused = refused.with_columns(
         ordinal=nw.col("_place") - 1,
         offset_bytes=nw.lit(0).cast(nw.Int64),
@@ -78,7 +78,7 @@ def _files(sources: Frame) -> Frame:
     )
     # The order of these two is the point: the label keeps the reader's reason, which may quote the file.
     refused = refused.with_columns(reason=nw.lit("No reader takes this file; the label names it and says why."))
-    return shaped(_blank(refused), TABLE)
+    return select_declared(_blank(refused), TABLE)
 
 
 def _blank(rows: Frame) -> Frame:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, shaped
+from lake.frames import Frame, select_declared
 from lake.tables import RUN_ID, Table, int32, int64, text
-from silver.cleaning import EFFECTS, sentence_of, settled
+from silver.event_rules import EFFECTS, sentence_of, settle_by_phase
 from silver.patterns import PATTERNS, UNKNOWN_ON_GPU
-from silver.recorded import NSYS_FORMATS, PROFILES
+from silver.profiler_events import NSYS_FORMATS, PROFILES
 
 TABLE = Table(
     tier="silver",
@@ -52,7 +52,7 @@ def conform(
     rejects: Frame,
 ) -> Frame:
     """Count what every rule did, each from the table that its effect left behind, never as a remainder."""
-    landed, kept = _landed(events), _kept(spans)
+    landed, kept = _count_landed(events), _count_kept(spans)
     is_hidden = (PATTERNS.kind("pattern") == "copy") & nw.col("_is_reported") & ~nw.col("_is_directed")
     counts = [
         _count(landed.filter(~nw.col("rule").is_null()), "merged", nw.col("rule")),
@@ -74,20 +74,20 @@ def conform(
         _count(landed.filter(nw.col("_is_split")), "split", nw.lit("launch_and_kernel")),
         _count(landed.filter(nw.col("_is_session_clock") & ~nw.col("_has_fate")), "flagged", nw.lit("session_clock")),
         _count(landed.filter(nw.col("_is_rounded") & ~nw.col("_has_fate")), "flagged", nw.lit("rounded_size")),
-        _modes(sources, runs, kept),
+        _list_modes(sources, runs, kept),
     ]
     files = sources.filter(nw.col("outcome") == "kept").select("run_id", "source_sha256", "rank")
     found = nw.concat(counts).join(files, on="source_sha256", how="left")
-    return shaped(found.with_columns(sentence=_sentence()), TABLE)
+    return select_declared(found.with_columns(sentence=_describe_rule()), TABLE)
 
 
-def _landed(events: Frame) -> Frame:
+def _count_landed(events: Frame) -> Frame:
     """How many events bear which phase, fate and marks: all that is counted of them is counted from these few rows."""
     sorts = events.group_by("source_sha256", "phase", "_fate", *_MARKS).agg(_events=nw.len().cast(nw.Int64))
-    return sorts.with_columns(rule=settled(), _has_fate=~nw.col("_fate").is_null())
+    return sorts.with_columns(rule=settle_by_phase(), _has_fate=~nw.col("_fate").is_null())
 
 
-def _kept(spans: Frame) -> Frame:
+def _count_kept(spans: Frame) -> Frame:
     """The spans, as many as there are of each sort: all that is counted of them is counted from these few rows."""
     sorts = spans.with_columns(
         _is_reported=~nw.col("reported_direction").is_null(), _is_directed=~nw.col("direction").is_null()
@@ -102,7 +102,7 @@ def _count(sorts: Frame, effect: str, rule: nw.Expr) -> Frame:
     return named.group_by(*_BY).agg(events_count=nw.col("_events").sum().cast(nw.Int64))
 
 
-def _modes(sources: Frame, runs: Frame, kept: Frame) -> Frame:
+def _list_modes(sources: Frame, runs: Frame, kept: Frame) -> Frame:
     """What the run's mode means for all events of a file: devtools (R3), and GPU rows that CC hides (R4)."""
     one = nw.lit(1).cast(nw.Int64)
     is_nsys = nw.col("format").is_in(NSYS_FORMATS)
@@ -125,7 +125,7 @@ def _modes(sources: Frame, runs: Frame, kept: Frame) -> Frame:
     return nw.concat([tools.select(*_BY, "events_count"), blind.select(*_BY, "events_count")])
 
 
-def _sentence() -> nw.Expr:
+def _describe_rule() -> nw.Expr:
     """The sentence of a rule, or of the pattern that an event was kept by."""
     kept = nw.concat_str(
         nw.lit("Kept as "), PATTERNS.kind("rule"), nw.lit(" by the pattern "), nw.col("rule"), nw.lit(".")

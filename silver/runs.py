@@ -6,10 +6,11 @@ import narwhals as nw
 
 from bronze.manifest import CC_MODES, CLAIMS
 from bronze.runs import TABLE as CLAIMED
-from lake.frames import Frame, flag, sentences, shaped
+from lake.frames import Frame, join_reasons, select_declared, to_flag
 from lake.tables import RUN_ID, Table, boolean, int64, text
 from silver.attestations import STANDINGS
 from silver.crossings import RELABELLING_REGIMES
+from silver.ring_settings import OPTIONS, describe_option
 from silver.steps import EVIDENCE
 
 # What must be equal in a family of runs; a pair must also be equal in world size and bucket cap.
@@ -43,7 +44,11 @@ TABLE = Table(
         RUN_ID,
         *CLAIMS,
         text("workload", "What must be equal for two runs to be a pair, as `field=value` parts.", nullable=True),
-        text("family", "The same without world size and bucket cap: runs to be compared for scaling.", nullable=True),
+        text(
+            "family",
+            "The same without world size and bucket cap, and with the ring's options: runs to be compared for scaling.",
+            nullable=True,
+        ),
         text("extra", "The manifest's `[extra]` table as JSON text.", nullable=True, sensitive=True, is_free_text=True),
         int64("found_world_size", "Ranks of the job, as the traces say.", nullable=True, minimum=1),
         text("found_backend", "Collective backend, as the traces say.", nullable=True),
@@ -95,9 +100,9 @@ def conform(runs: Frame, spans: Frame, steps: Frame, crossings: Frame, throughpu
     counted = [name for name in TABLE.column_names if name.startswith("found_") and name.endswith("_count")]
     found = found.with_columns(nw.col(*counted, "_true_labels", "_hidden_labels", "_relabelled").fill_null(0))
     found = found.join(evidence, on="run_id", how="left").with_columns(nw.col("_devices", "_tokens").fill_null(0))
-    found = _contradicted(_seen(_keyed(found)))
+    found = _add_contradictions(_add_observed_mode(_add_workload(found)))
     is_seen = nw.col("found_gpu_spans_count") > 0
-    return shaped(
+    return select_declared(
         found.with_columns(
             attestation_finding=nw.col("_finding"),
             gpu_evidence=nw.when(is_seen).then(nw.lit("measured")).otherwise(nw.lit("unobservable")),
@@ -107,8 +112,8 @@ def conform(runs: Frame, spans: Frame, steps: Frame, crossings: Frame, throughpu
     )
 
 
-def _keyed(found: Frame) -> Frame:
-    """The workload as text; a run that names no model can be nobody's twin."""
+def _add_workload(found: Frame) -> Frame:
+    """The workload as text; a run that names no model can be nobody's baseline."""
     told = {
         **{name: nw.col(name).cast(nw.String) for name in WORKLOAD},
         "gpu": nw.coalesce(nw.col("gpu"), nw.col("found_gpu")),
@@ -117,14 +122,15 @@ def _keyed(found: Frame) -> Frame:
     parts = [nw.concat_str(nw.lit(f"{name}="), value.fill_null("")) for name, value in told.items()]
     ranks = nw.coalesce(nw.col("found_world_size"), nw.col("world_size")).cast(nw.String).fill_null("")
     size = nw.concat_str(nw.lit("world_size="), ranks)
-    cap = nw.concat_str(nw.lit("bucket_cap_mib="), _plainly(nw.col("bucket_cap_mib")))
+    cap = nw.concat_str(nw.lit("bucket_cap_mib="), _describe_plainly(nw.col("bucket_cap_mib")))
     is_named = ~nw.col("model").is_null()
-    family = nw.concat_str(*parts, separator="|")
+    ring = [nw.concat_str(nw.lit(f"{name}="), describe_option(name)) for name in OPTIONS]
+    family = nw.concat_str(*parts, *ring, separator="|")
     workload = nw.concat_str(*parts, size, cap, separator="|")
     return found.with_columns(family=nw.when(is_named).then(family), workload=nw.when(is_named).then(workload))
 
 
-def _plainly(number: nw.Expr) -> nw.Expr:
+def _describe_plainly(number: nw.Expr) -> nw.Expr:
     """A number as text where every engine writes it alike: without an exponent."""
     is_plain = (number >= 0.001) & (number < 1_000_000)
     odd = nw.when(number.is_null()).then(nw.lit("")).otherwise(nw.lit("beyond reason"))
@@ -156,13 +162,13 @@ def _crossing_counts(crossings: Frame) -> Frame:
 
 def _counts(rows: Frame, total: str, flags: dict[str, nw.Expr]) -> Frame:
     """How many rows a run has, and how many of them bear each flag."""
-    marked = rows.select("run_id", **{name: flag(condition) for name, condition in flags.items()})
+    marked = rows.select("run_id", **{name: to_flag(condition) for name, condition in flags.items()})
     return marked.group_by("run_id").agg(
         nw.len().cast(nw.Int64).alias(total), *(nw.col(name).sum().cast(nw.Int64) for name in flags)
     )
 
 
-def _seen(found: Frame) -> Frame:
+def _add_observed_mode(found: Frame) -> Frame:
     """The mode that device, NCCL, copies and attestation show; where they differ it is none."""
     is_protected = nw.col("_cc_protected") > 0
     # The labels were seen on Hopper: elsewhere they show nothing.
@@ -172,7 +178,7 @@ def _seen(found: Frame) -> Frame:
         (nw.col("_cc_on") > 0, "conf-compute says that CC is on"),
         (is_protected, "conf-compute says Protected PCIe"),
         (nw.col("_nccl_on") > 0, "NCCL saw CC on"),
-        (nw.col("_labelled") > 0, _told("", "_labelled", " copies are labelled as CC labels them")),
+        (nw.col("_labelled") > 0, _join_count("", "_labelled", " copies are labelled as CC labels them")),
         (nw.col("_devices") > 0, "a GPU attested itself, which it does in CC only"),
     )
     off = (
@@ -183,7 +189,7 @@ def _seen(found: Frame) -> Frame:
     is_on, is_off = (_any_of(parts) for parts in (on, off))
     mode = nw.when(nw.col("_cc_tools") > 0).then(nw.lit("devtools")).otherwise(nw.lit("on"))
     return found.with_columns(
-        found_cc_evidence=sentences(*on, *off, *tools),
+        found_cc_evidence=join_reasons(*on, *off, *tools),
         found_cc_mode=nw.when(is_on & ~is_off).then(mode).otherwise(nw.when(is_off & ~is_on).then(nw.lit("off"))),
         _is_split=is_on & is_off,
     )
@@ -196,7 +202,7 @@ def _any_of(parts: tuple[tuple[nw.Expr, str | nw.Expr], ...]) -> nw.Expr:
     return found
 
 
-def _contradicted(found: Frame) -> Frame:
+def _add_contradictions(found: Frame) -> Frame:
     """The sentences that speak against the claim, and the verdict."""
     regime, sealed = nw.col("regime"), nw.col("found_sealed_message_count")
     is_off, is_hook = regime == "cc_off", regime == "sw_per_hop_aesgcm"
@@ -208,23 +214,25 @@ def _contradicted(found: Frame) -> Frame:
         ),
         (
             is_off & (sealed > 0),
-            _told("it claims cc_off, yet ", "found_sealed_message_count", " messages were sealed by a software hook"),
+            _join_count(
+                "it claims cc_off, yet ", "found_sealed_message_count", " messages were sealed by a software hook"
+            ),
         ),
         (
             is_off & (nw.col("_hidden_labels") > 0),
-            _told(
+            _join_count(
                 "it claims cc_off, yet ", "_hidden_labels", " copies are reported as CC does: on the device, Managed"
             ),
         ),
         (
             is_relabelling & (nw.col("_true_labels") > 0),
-            _told("it claims CC, yet ", "_true_labels", " pinned copies bear their true label, which CC hides"),
+            _join_count("it claims CC, yet ", "_true_labels", " pinned copies bear their true label, which CC hides"),
         ),
         (
             is_hook & (nw.col("found_violations_count") > 0),
-            _told("it claims sw_per_hop_aesgcm, yet ", "found_violations_count", " crossings were not sealed"),
+            _join_count("it claims sw_per_hop_aesgcm, yet ", "found_violations_count", " crossings were not sealed"),
         ),
-        *_disproved(),
+        *_list_disproofs(),
     )
     proof = (
         (is_hook & (sealed > 0))
@@ -233,7 +241,7 @@ def _contradicted(found: Frame) -> Frame:
         | (is_off & (nw.col("found_cc_mode") == "off"))
         | (regime.is_in(_CC_REGIMES) & nw.col("found_cc_mode").is_in(["on", "devtools"]))
     ).fill_null(False)
-    found = found.with_columns(contradictions=sentences(*against))
+    found = found.with_columns(contradictions=join_reasons(*against))
     return found.with_columns(
         agreement=nw.when(~nw.col("contradictions").is_null())
         .then(nw.lit("contradicted"))
@@ -241,7 +249,7 @@ def _contradicted(found: Frame) -> Frame:
     )
 
 
-def _disproved() -> tuple[tuple[nw.Expr, nw.Expr | str], ...]:
+def _list_disproofs() -> tuple[tuple[nw.Expr, nw.Expr | str], ...]:
     """What device and attestation say against the claim, each in one sentence."""
     regime, mode, seen = nw.col("regime"), nw.col("cc_mode"), nw.col("found_cc_mode")
     says_on = regime.is_in(_CC_REGIMES) | mode.is_in(["on", "devtools"])
@@ -273,5 +281,5 @@ def _disproved() -> tuple[tuple[nw.Expr, nw.Expr | str], ...]:
     )
 
 
-def _told(before: str, count: str, after: str) -> nw.Expr:
+def _join_count(before: str, count: str, after: str) -> nw.Expr:
     return nw.concat_str(nw.lit(before), nw.col(count).cast(nw.Int64).cast(nw.String), nw.lit(after))

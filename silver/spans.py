@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, shaped
+from lake.frames import Frame, compute_once, select_declared, to_flag
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
-from silver.cleaning import IDENTITY, intervals, once
+from silver.event_rules import IDENTITY, drop_duplicates, select_intervals
 from silver.patterns import KINDS, PATTERNS
-from silver.placing import in_steps, launched, named
-from silver.recorded import NOTES
+from silver.profiler_events import NOTES
+from silver.span_context import assign_launches, assign_steps, classify_names
 
 DIRECTIONS = PATTERNS.words("direction")
 MEMORIES = PATTERNS.words("memory")
@@ -27,7 +27,11 @@ TABLE = Table(
         int32("rank", "Rank that recorded the trace.", minimum=0),
         text("source_sha256", "The source file, by the digest of its bytes as they landed."),
         int64("ordinal", "Place of the event among the readable events of its source, from 0.", minimum=0),
-        text("kind", "What the time went into.", one_of=KINDS),
+        text(
+            "kind",
+            "What the time went into; a call that starts a copy is blocking_copy where it lasted until the copy's end.",
+            one_of=KINDS,
+        ),
         text("pattern", "Line of silver/span_kinds.toml that decided the kind.", one_of=PATTERNS.ids),
         boolean("is_gpu", "Whether it ran on a GPU: its category says so."),
         text(
@@ -87,12 +91,13 @@ def conform(
     clock_offsets: Frame,
 ) -> Frame:
     """Keep every interval once, and say what it was; time stays as recorded, with the aligned time beside it."""
-    spans = named(once(intervals(events.select(*READ, *NOTES), sources)), **_words())
-    spans = launched(in_steps(spans, steps), _called="_direction")
-    spans = _copied(spans.join(_modes(runs), on="run_id", how="left"))
+    spans = classify_names(drop_duplicates(select_intervals(events.select(*READ, *NOTES), sources)), **_list_words())
+    spans = assign_launches(assign_steps(spans, steps), _called="_direction")
+    spans = _read_copies(spans.join(_list_modes(runs), on="run_id", how="left"))
+    spans = _mark_blocking_copies(spans)
     spans = spans.join(clock_offsets.select("rank", "offset_ns"), on="rank", how="left")
     is_private = PATTERNS.is_private("pattern")
-    return shaped(
+    return select_declared(
         spans.with_columns(
             category=nw.when(PATTERNS.is_known("category") | (nw.col("category") == ""))
             .then(nw.col("category"))
@@ -106,14 +111,14 @@ def conform(
     )
 
 
-def _modes(runs: Frame) -> Frame:
+def _list_modes(runs: Frame) -> Frame:
     """Whether CC was on, as the run claims; a run that claims nothing is not reinterpreted."""
     is_on = nw.col("cc_mode").is_in(["on", "devtools"])
     is_implied = nw.col("cc_mode").is_null() & nw.col("regime").is_in(BOUNCED_REGIMES)
     return runs.select("run_id", _is_cc=(is_on.fill_null(False) | is_implied.fill_null(False)))
 
 
-def _words() -> dict[str, nw.Expr]:
+def _list_words() -> dict[str, nw.Expr]:
     """What a name says of a copy: direction, memory, and on which side Managed memory is."""
     name = nw.col("name")
     left, right = (name.str.contains(text, literal=True) for text in ("Managed -> Device", "Device -> Managed"))
@@ -121,7 +126,7 @@ def _words() -> dict[str, nw.Expr]:
     return {"_direction": PATTERNS.word("direction", name), "_memory": PATTERNS.word("memory", name), "_side": side}
 
 
-def _copied(spans: Frame) -> Frame:
+def _read_copies(spans: Frame) -> Frame:
     """Read direction and memory from a copy's name; under CC take back what Managed, Device-to-Device hides (R1)."""
     is_copy = (nw.col("kind") == "copy") & nw.col("is_gpu")
     spans = spans.with_columns(
@@ -141,3 +146,39 @@ def _copied(spans: Frame) -> Frame:
         direction=nw.when(nw.col("_is_hidden")).then(nw.col("_true")).otherwise(nw.col("reported_direction")),
         memory=nw.when(is_relabelled).then(nw.lit("pinned")).otherwise(nw.col("_memory")),
     )
+
+
+def _mark_blocking_copies(spans: Frame) -> Frame:
+    """Tell a call that waits for its copy from one that returns: by the times of both, by its name where none is seen.
+
+    A copy on one GPU never holds the host; one whose memory is pageable is staged by the host, which may return a
+    little before the last piece has moved. Under CC a copy of which no row shows the end is taken to block (R5).
+    """
+    spans = compute_once(spans)
+    is_call = PATTERNS.has_pattern("pattern", "copy_call", "blocking_copy_call")
+    is_copy = nw.col("is_gpu") & nw.col("kind").is_in(["copy", "memset"]) & ~nw.col("is_orphan")
+    keys = ["rank", "_recording", "correlation_id"]
+    is_host = nw.col("direction").is_in(["host_to_gpu", "gpu_to_host"]).fill_null(False)
+    copies = spans.filter(is_copy).with_columns(
+        _copy_end_ns=nw.col("ts_ns") + nw.col("duration_ns"),
+        _is_host=to_flag(is_host),
+        _is_pageable=to_flag((nw.col("memory") == "pageable").fill_null(False)),
+    )
+    copies = copies.group_by(*keys, "launch_ts_ns").agg(
+        _copy_ns=nw.col("ts_ns").min(),
+        _copy_end_ns=nw.col("_copy_end_ns").max(),
+        _is_host=nw.col("_is_host").max(),
+        _is_pageable=nw.col("_is_pageable").max(),
+    )
+    calls = spans.filter(is_call).join(
+        copies.rename({"launch_ts_ns": "_call_ns"}), left_on=[*keys, "ts_ns"], right_on=[*keys, "_call_ns"], how="left"
+    )
+    end, start, done = nw.col("ts_ns") + nw.col("duration_ns"), nw.col("_copy_ns"), nw.col("_copy_end_ns")
+    is_staged = (nw.col("_is_pageable") == 1) & ((end - start) * 2 > done - start)
+    is_held = ((nw.col("_is_host") == 1) & ((end >= done) | is_staged)).fill_null(False)
+    is_queued = nw.col("_is_cc") & nw.col("name").str.contains("Memcpy", literal=True)
+    by_name = is_queued | (nw.col("kind") == "blocking_copy")
+    is_blocking = nw.when(done.is_null()).then(by_name).otherwise(is_held)
+    calls = calls.with_columns(kind=nw.when(is_blocking).then(nw.lit("blocking_copy")).otherwise(nw.lit("launch")))
+    columns = spans.collect_schema().names()
+    return nw.concat([spans.filter(~is_call).select(columns), calls.select(columns)])

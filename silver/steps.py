@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, numbered, shaped
+from lake.frames import Frame, number_rows, select_declared
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
-from silver.cleaning import intervals, once
+from silver.event_rules import drop_duplicates, select_intervals
 from silver.patterns import PATTERNS
-from silver.placing import named
-from silver.warming import warmed
+from silver.span_context import classify_names
+from silver.warmup import flag_warmup
 
 STEP_SOURCES = ("profiler_step", "optimizer_step", "inferred")
 EVIDENCE = ("measured", "modelled", "unobservable")
@@ -54,16 +54,18 @@ _MARKS = ["run_id", "rank", "source_sha256", "ordinal", "name", "ts_ns", "end_ns
 
 def conform(events: Frame, sources: Frame, runs: Frame, clock_offsets: Frame) -> Frame:
     """Take the best marks that a rank has; a first step that is far longer than the others is warm-up."""
-    spans = intervals(events, sources).with_columns(end_ns=nw.col("ts_ns") + nw.col("duration_ns"))
-    found = _numbered(_bounded(_best(nw.concat([_marks(spans), _whole(spans)]))))
+    spans = select_intervals(events, sources).with_columns(end_ns=nw.col("ts_ns") + nw.col("duration_ns"))
+    found = _number_steps(
+        _bound_optimizer_steps(_choose_source(nw.concat([_select_marks(spans), _use_whole_recording(spans)])))
+    )
     found = found.with_columns(duration_ns=nw.col("end_ns") - nw.col("ts_ns"))
-    found = warmed(found, runs, "rank", "step_ordinal", "duration_ns", "rank", nw.lit(True))
+    found = flag_warmup(found, runs, "rank", "step_ordinal", "duration_ns", "rank", nw.lit(True))
     found = found.join(clock_offsets.select("rank", "offset_ns"), on="rank", how="left")
     sources_of = nw.lit(STEP_SOURCES[_WHOLE])
     for rung in (_OPTIMIZER, _PROFILER):
         sources_of = nw.when(nw.col("_rung") == rung).then(nw.lit(STEP_SOURCES[rung])).otherwise(sources_of)
     is_marked = nw.col("_rung") == _PROFILER
-    return shaped(
+    return select_declared(
         found.with_columns(
             step_source=sources_of,
             source_sha256=nw.when(nw.col("_rung") != _WHOLE).then(nw.col("source_sha256")),
@@ -74,15 +76,15 @@ def conform(events: Frame, sources: Frame, runs: Frame, clock_offsets: Frame) ->
     )
 
 
-def _marks(spans: Frame) -> Frame:
+def _select_marks(spans: Frame) -> Frame:
     """The annotations that mark steps: the profiler's own, and the optimizer's."""
-    marks = named(spans.filter(PATTERNS.is_category("category", "user_annotation")))
-    marks = once(marks.filter(PATTERNS.has_pattern("pattern", "profiler_step", "optimizer_step")))
+    marks = classify_names(spans.filter(PATTERNS.is_category("category", "user_annotation")))
+    marks = drop_duplicates(marks.filter(PATTERNS.has_pattern("pattern", "profiler_step", "optimizer_step")))
     is_profiler = PATTERNS.has_pattern("pattern", "profiler_step")
     return marks.with_columns(_rung=nw.when(is_profiler).then(_PROFILER).otherwise(_OPTIMIZER)).select(_MARKS)
 
 
-def _whole(spans: Frame) -> Frame:
+def _use_whole_recording(spans: Frame) -> Frame:
     """All that a rank recorded."""
     whole = spans.group_by("run_id", "rank").agg(ts_ns=nw.col("ts_ns").min(), end_ns=nw.col("end_ns").max())
     return whole.with_columns(
@@ -90,7 +92,7 @@ def _whole(spans: Frame) -> Frame:
     ).select(_MARKS)
 
 
-def _best(marks: Frame) -> Frame:
+def _choose_source(marks: Frame) -> Frame:
     """Keep what a rank has of the highest rung, and where several optimizers step, the one that does so most often."""
     begin = nw.when(nw.col("_rung") == _WHOLE).then(nw.col("ts_ns"))
     marks = marks.with_columns(_begin_ns=begin).with_columns(
@@ -105,7 +107,7 @@ def _best(marks: Frame) -> Frame:
     return marks.filter((nw.col("_rung") != _OPTIMIZER) | (nw.col("name") == nw.col("_name")))
 
 
-def _bounded(marks: Frame) -> Frame:
+def _bound_optimizer_steps(marks: Frame) -> Frame:
     """An optimizer's step ends a training step that began where the one before it ended."""
     previous = nw.col("end_ns").shift(1).over("rank", order_by=["end_ns", "source_sha256", "ordinal"])
     is_end = nw.col("_rung") == _OPTIMIZER
@@ -114,13 +116,13 @@ def _bounded(marks: Frame) -> Frame:
     return marks.with_columns(ts_ns=nw.when(is_end).then(begins).otherwise(nw.col("ts_ns")))
 
 
-def _numbered(steps: Frame) -> Frame:
+def _number_steps(steps: Frame) -> Frame:
     """Number the steps of a rank by place, and by the profiler's numbers where those are distinct."""
     number = nw.when(nw.col("_rung") == _PROFILER).then(
         nw.col("name").str.replace_all("ProfilerStep#", "", literal=True)
     )
     steps = steps.with_columns(_number=number.cast(nw.Int64))
-    steps = numbered(steps, "_place", ["rank"], ["ts_ns", "source_sha256", "ordinal"])
+    steps = number_rows(steps, "_place", ["rank"], ["ts_ns", "source_sha256", "ordinal"])
     steps = steps.with_columns(
         step_ordinal=nw.col("_place") - 1, _repeats=nw.col("ordinal").count().over("rank", "_number")
     )

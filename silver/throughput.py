@@ -5,10 +5,10 @@ from __future__ import annotations
 import narwhals as nw
 
 from bronze.training_log import RECORDS
-from lake.frames import Frame, flag, numbered, sentences, shaped
+from lake.frames import Frame, join_reasons, number_rows, select_declared, to_flag
 from lake.tables import RUN_ID, Table, boolean, float64, int32, int64, text
 from silver.steps import EVIDENCE
-from silver.warming import warmed
+from silver.warmup import flag_warmup
 
 PERIODS = ("epoch", "step", "block")
 NUMBERINGS = ("number", "place")
@@ -84,21 +84,21 @@ _COLUMNS = [
 
 def conform(training_log: Frame, sources: Frame, runs: Frame) -> Frame:
     """Let every record of a table and every interval of a log be one period, timed by what the source itself says."""
-    rows = nw.concat([_records(training_log), *_rated(_intervals(training_log), _rates(training_log))])
+    rows = nw.concat([_records(training_log), *_add_rates(_intervals(training_log), _rates(training_log))])
     ranks = sources.filter(nw.col("outcome") == "kept").select("source_sha256", "rank")
     rows = rows.join(ranks, on="source_sha256", how="left").with_columns(rank=nw.col("rank").fill_null(0))
-    rows = _numbered(rows).with_columns(_log=nw.concat_str(nw.col("source_sha256"), nw.col("period")))
-    rows = warmed(_paced(rows), runs, "_log", "period_ordinal", "_pace", "log", nw.col("period") == "step")
-    rows = _phased(rows)
+    rows = _number_periods(rows).with_columns(_log=nw.concat_str(nw.col("source_sha256"), nw.col("period")))
+    rows = flag_warmup(_add_pace(rows), runs, "_log", "period_ordinal", "_pace", "log", nw.col("period") == "step")
+    rows = _apply_phases(rows)
     has_rate = ~nw.col("samples_per_second").is_null() | ~nw.col("tokens_per_second").is_null()
     has_time = ~nw.col("duration_ns").is_null()
     is_told = has_rate | (has_time & (nw.col("duration_source") != "difference")).fill_null(False)
-    return shaped(
+    return select_declared(
         rows.with_columns(
             evidence=nw.when(is_told)
             .then(nw.lit("measured"))
             .otherwise(nw.when(has_time).then(nw.lit("modelled")).otherwise(nw.lit("unobservable"))),
-            reason=sentences(
+            reason=join_reasons(
                 (~nw.col("_fault").is_null(), nw.col("_fault")),
                 (~has_rate & ~has_time & nw.col("_fault").is_null(), "the source gives neither its rate nor its time"),
             ),
@@ -124,7 +124,7 @@ def _records(log: Frame) -> Frame:
         .otherwise(nw.when(~nw.col("_since_ns").is_null()).then(nw.lit("difference"))),
         duration_ns=nw.coalesce(nw.col("duration_ns"), nw.col("_since_ns")),
     )
-    rows = _believed(rows)
+    rows = _drop_backward_times(rows)
     return rows.with_columns(
         ts_ns=nw.coalesce(nw.col("began_ns"), nw.col("end_ns") - nw.col("duration_ns")),
         samples_per_second=_if_rate("samples_per_second"),
@@ -143,7 +143,7 @@ def _intervals(log: Frame) -> Frame:
     marks = log.filter(nw.col("record") == "mllog", nw.col("record_key").is_in([*starts, *ends]))
     marks = marks.with_columns(
         period=period,
-        _end=flag(nw.col("record_key").is_in(ends)),
+        _end=to_flag(nw.col("record_key").is_in(ends)),
     )
     of_one = [*_OF_ONE, "namespace", "epoch_number", "step_number"]
     marks = marks.with_columns(
@@ -161,18 +161,18 @@ def _intervals(log: Frame) -> Frame:
         .then(nw.lit("its start was not recorded"))
         .otherwise(nw.when(~is_closed).then(nw.lit("its end was not recorded"))),
     )
-    marks = _believed(
+    marks = _drop_backward_times(
         marks.with_columns(duration_ns=nw.col("end_ns") - nw.col("ts_ns"), duration_source=nw.lit("interval"))
     )
     return marks.with_columns(_fault=nw.coalesce(nw.col("_open"), nw.col("_fault"))).select(_COLUMNS)
 
 
-def _phased(rows: Frame) -> Frame:
+def _apply_phases(rows: Frame) -> Frame:
     """A log that names its phases knows best its warm-up; where a profiler was on, steps without it count."""
     phase = nw.col("phase").str.to_lowercase()
     is_bare, is_warming, is_recorded = phase == "bare", phase.is_in(_WARMING), phase == "recorded"
     rows = rows.with_columns(
-        _phases=nw.col("phase").count().over(*_OF_ONE), _bare=flag(is_bare.fill_null(False)).max().over(*_OF_ONE)
+        _phases=nw.col("phase").count().over(*_OF_ONE), _bare=to_flag(is_bare.fill_null(False)).max().over(*_OF_ONE)
     )
     is_slowed = (is_recorded & (nw.col("_bare") == 1)).fill_null(False)
     own = (
@@ -200,7 +200,7 @@ def _rates(log: Frame) -> Frame:
     ).select(_COLUMNS)
 
 
-def _rated(intervals: Frame, rates: Frame) -> tuple[Frame, Frame]:
+def _add_rates(intervals: Frame, rates: Frame) -> tuple[Frame, Frame]:
     """Give an interval the last rate of its number; rates of no interval stay rows of their own."""
     of_one = ["run_id", "source_sha256", "period", "_own"]
     intervals, rates = intervals.with_columns(_own=_own_number()), rates.with_columns(_own=_own_number())
@@ -215,7 +215,7 @@ def _own_number() -> nw.Expr:
     return nw.when(nw.col("period") == "step").then(nw.col("step_number")).otherwise(nw.col("epoch_number"))
 
 
-def _believed(rows: Frame) -> Frame:
+def _drop_backward_times(rows: Frame) -> Frame:
     """A time that runs backwards is a clock's fault: it is left out and said."""
     is_back = (nw.col("duration_ns") < 0).fill_null(False)
     rows = rows.with_columns(_fault=nw.when(is_back).then(nw.lit("its clock runs backwards")))
@@ -228,13 +228,13 @@ def _if_rate(column: str) -> nw.Expr:
     return nw.when((nw.col(column) > 0) & (nw.col(column) < _LARGEST)).then(nw.col(column))
 
 
-def _numbered(rows: Frame) -> Frame:
+def _number_periods(rows: Frame) -> Frame:
     """Number the periods of a log by their own numbers where those are distinct, else by place."""
-    rows = numbered(rows.with_columns(_own=_own_number()), "_place", _OF_ONE, "ordinal")
+    rows = number_rows(rows.with_columns(_own=_own_number()), "_place", _OF_ONE, "ordinal")
     is_odd = nw.col("_own").is_null() | (nw.col("_own") < 0).fill_null(False)
     rows = rows.with_columns(
         period_ordinal=nw.col("_place") - 1,
-        _odd=flag(is_odd).sum().over(*_OF_ONE),
+        _odd=to_flag(is_odd).sum().over(*_OF_ONE),
         _repeats=nw.col("ordinal").count().over(*_OF_ONE, "_own"),
     )
     rows = rows.with_columns(_repeats=nw.col("_repeats").max().over(*_OF_ONE))
@@ -245,7 +245,7 @@ def _numbered(rows: Frame) -> Frame:
     )
 
 
-def _paced(rows: Frame) -> Frame:
+def _add_pace(rows: Frame) -> Frame:
     """How long a period took, up to a factor: by the rate where its log gives any, else by the duration."""
     one = nw.lit(1.0)
     rate = nw.coalesce(nw.col("samples_per_second"), nw.col("tokens_per_second"))

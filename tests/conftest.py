@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from assets.bronze import materialise
+from assets.build.bronze import materialise
 from bronze import formats, runs, source_files, trace_events, unreadable
 from bronze.limits import Limits
 from lake.engines import engine as lake_engine
 from lake.identity import MANIFEST
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
-from lake.places import Place
+from lake.locations import Location
 from lake.spark import SparkEngine
 from lake.store import Lake
 from tests.support.groups import PARTS, assign_groups
@@ -144,13 +144,13 @@ class LandFiles:
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """An empty lake on disk; its keyring is made beside it when something is sealed."""
-    return Lake(Place.of(tmp_path / "lake"), KeyringFile(tmp_path / "keyring.json", is_made_on_first_use=True))
+    return Lake(Location.of(tmp_path / "lake"), KeyringFile(tmp_path / "keyring.json", is_made_on_first_use=True))
 
 
 @pytest.fixture
 def zone(tmp_path: Path) -> LandingZone:
     """An empty landing zone on disk."""
-    return LandingZone(Place.of(tmp_path / "landing"))
+    return LandingZone(Location.of(tmp_path / "landing"))
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assets import bronze, gold, silver
+from assets.build import bronze, gold, silver
 from bronze.limits import Limits
 from gold import attested_runs
-from lake.attestation_keys import loaded
+from lake.attestation_keys import load_keys
 from lake.engines import engine
-from pipelines.status import status
+from pipelines.cli.status import collect_status
 from silver import attestations, runs, throughput
 from tests.support.good_tokens import DEVICE, ISSUED_S, OVERALL, bundle, changed, log, manifest
 from tests.support.tokens import Signer
@@ -36,7 +36,7 @@ def make(land_files: LandFiles, data: bytes, run_id: str = "run-1", **fields: st
     land_files.write(files, run_id, manifest(**fields))
     path = land_files.zone.place.directory.parent / "keys.pem"
     path.write_bytes(TRUSTED.pem)
-    bronze.materialise(land_files.lake, land_files.zone, run_id, Limits(), keys=loaded(path))
+    bronze.materialise(land_files.lake, land_files.zone, run_id, Limits(), keys=load_keys(path))
     silver.materialise(land_files.lake, run_id, engine("polars"), SILVER)
     gold.materialise(land_files.lake, run_id, engine("polars"), [attested_runs.TABLE])
 
@@ -89,9 +89,9 @@ def test_a_token_in_a_second_run_is_replayed_in_both(lake: Lake, land_files: Lan
     assert read(lake, "run-1")["has_attestation"]
     make(land_files, bundle(TRUSTED), "run-2")
     # The first run is not made again with the second: it is stale until it says so too, and then only once.
-    assert gold.fresh(lake, ["run-1", "run-2"], [attested_runs.TABLE]) == {"run-2"}
+    assert gold.find_up_to_date(lake, ["run-1", "run-2"], [attested_runs.TABLE]) == {"run-2"}
     assert [one.run_id for one in gold.flag_replays(lake)] == ["run-1"]
-    assert gold.fresh(lake, ["run-1", "run-2"], [attested_runs.TABLE]) == {"run-1", "run-2"}
+    assert gold.find_up_to_date(lake, ["run-1", "run-2"], [attested_runs.TABLE]) == {"run-1", "run-2"}
     assert gold.flag_replays(lake) == []
     for run_id, other in (("run-1", "run-2"), ("run-2", "run-1")):
         row = read(lake, run_id)
@@ -105,5 +105,5 @@ def test_the_status_says_why_a_run_is_not_attested(lake: Lake, land_files: LandF
     make(land_files, bundle(TRUSTED), attestation_nonce=None)
     assert (
         "run-1: not attested, its token is not bound to this run: run.toml names no attestation_nonce"
-        in status(lake, land_files.zone).notes
+        in collect_status(lake, land_files.zone).notes
     )

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assets import bronze, gold, silver
+from assets.build import bronze, gold, silver
 from bronze.limits import Limits
 from gold import attested_runs
-from lake.attestation_keys import loaded
+from lake.attestation_keys import load_keys
 from lake.engines import engine
 from silver import attestations
 from tests.support.good_tokens import DEVICE, bundle, log, manifest
@@ -29,7 +29,7 @@ def verdict(lake: Lake, land_files: LandFiles, signer: Signer, name: str, **clai
     land_files.write({"token.json": data, "cc.txt": query, "steps.csv": log()}, "run-1", manifest())
     path = land_files.zone.place.directory.parent / "keys.pem"
     path.write_bytes(GIVEN.pem)
-    bronze.materialise(lake, land_files.zone, "run-1", Limits(), keys=loaded(path))
+    bronze.materialise(lake, land_files.zone, "run-1", Limits(), keys=load_keys(path))
     silver.materialise(lake, "run-1", engine(name))
     gold.materialise(lake, "run-1", engine(name))
     (row,) = lake.scan(attested_runs.TABLE).collect().to_dicts()

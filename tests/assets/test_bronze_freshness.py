@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets.bronze import fresh as fresh_runs
-from assets.bronze import materialise
-from assets.catalogue import TABLES
+from assets.build.bronze import find_up_to_date as fresh_runs
+from assets.build.bronze import materialise
+from assets.build.catalogue import TABLES
 from bronze import land, runs, trace_events
 from bronze.limits import Limits
 from lake.errors import EvidenceRejected
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
 from tests.support.sample_tables import digests, files_under, trace
 
@@ -34,7 +34,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], dict[str, bytes]]] = {
     "an added file": (lambda run: (run / "c.json").write_bytes(OTHER), {**FILES, "c.json": OTHER}),
     "a renamed file": (lambda run: (run / "b.json").rename(run / "z.json"), {"a.json": ZERO, "z.json": ONE}),
     "names exchanged": (lambda run: exchange(run, "a.json", "b.json"), {"a.json": ONE, "b.json": ZERO}),
-    "a twin": (lambda run: (run / "c.json").write_bytes(ONE), {**FILES, "c.json": ONE}),
+    "a baseline": (lambda run: (run / "c.json").write_bytes(ONE), {**FILES, "c.json": ONE}),
     "all removed": (lambda run: empty(run, FILES), {}),
 }
 
@@ -100,7 +100,7 @@ def test_a_run_whose_files_changed_is_stale_and_lands_as_if_it_were_new(
     land_files.materialise(RUN)
     assert fresh(land_files)
 
-    elsewhere = type(land_files)(Lake(Place.of(tmp_path / "anew")), land_files.zone)
+    elsewhere = type(land_files)(Lake(Location.of(tmp_path / "anew")), land_files.zone)
     anew = elsewhere(now, "anew")
     again = land_files.read(RUN)
     for one, other in ((again.files, anew.files), (again.events, anew.events), (again.runs, anew.runs)):

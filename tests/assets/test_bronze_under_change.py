@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assets.bronze import fresh as fresh_runs
-from assets.bronze import materialise
-from assets.catalogue import TABLES
+from assets.build.bronze import find_up_to_date as fresh_runs
+from assets.build.bronze import materialise
+from assets.build.catalogue import TABLES
 from bronze import source_files
 from bronze.limits import Limits
 from lake.errors import LakeError, SourceUnavailable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from lake.places import Place
+    from lake.locations import Location
     from lake.snapshot import Written
     from lake.tables import Table
     from tests.conftest import LandFiles
@@ -121,7 +121,7 @@ def test_stopped_between_any_two_tables_a_run_is_not_fresh_and_the_next_landing_
 class Late(Lake):
     """A lake to which small tables are written only when told to."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Location) -> None:
         super().__init__(place)
         self.waiting: list[Callable[[], Written]] = []
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from assets.catalogue import TABLES, table
-from assets.expectations import hold, rules
-from assets.rules import Must
+from assets.build.catalogue import TABLES, table
+from assets.checks.expectations import check_tables, list_rules
+from assets.checks.rules import Must
 from lake.cluster import Cluster
 from lake.errors import DataDamaged, SourceUnavailable
 from tests.support.campaigns import is_soak
@@ -20,7 +20,7 @@ from tests.support.tampered_tables import change, copied, put
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assets.expectations import Held
+    from assets.checks.expectations import CheckResult
     from lake.store import Lake
     from lake.tables import Table
     from tests.support.tampered_tables import Change
@@ -117,22 +117,22 @@ def tampered(recorded: Lake, tmp_path: Path) -> Lake:
 
 def on_both(
     lake: Lake, name: str, run_ids: Sequence[str] | None = (RUN,), docs: Path | None = None
-) -> tuple[list[Held], list[Held]]:
+) -> tuple[list[CheckResult], list[CheckResult]]:
     """What DuckDB and what Spark finds."""
-    theirs = hold(lake, table(name), run_ids, docs and docs / "duckdb")
-    return theirs, hold(lake, table(name), run_ids, docs and docs / "spark", Cluster())
+    theirs = check_tables(lake, table(name), run_ids, docs and docs / "duckdb")
+    return theirs, check_tables(lake, table(name), run_ids, docs and docs / "spark", Cluster())
 
 
-def told(held: list[Held]) -> list[tuple[str, bool, int, int, str | None]]:
+def told(held: list[CheckResult]) -> list[tuple[str, bool, int, int, str | None]]:
     return [(one.check.name, one.is_held, one.rows_count, one.broken_count, one.reason) for one in held]
 
 
-def sampled(held: list[Held]) -> dict[str, set[str]]:
+def sampled(held: list[CheckResult]) -> dict[str, set[str]]:
     """The samples of each broken check, in no order."""
     return {one.check.name: {repr(sorted(sample.items())) for sample in one.samples} for one in held if one.samples}
 
 
-def broken(held: list[Held]) -> dict[str, int]:
+def broken(held: list[CheckResult]) -> dict[str, int]:
     return {one.check.name: one.broken_count for one in held if not one.is_held}
 
 
@@ -142,7 +142,7 @@ def tables_of_every_kind() -> list[str]:
         return list(TABLES)
     chosen, seen = ["bronze.copy_rates"], set[tuple[Must, str]]()
     for name, declared in TABLES.items():
-        kinds = {(rule.must, declared.column(column).kind) for rule in rules(declared) for column in rule.columns}
+        kinds = {(rule.must, declared.column(column).kind) for rule in list_rules(declared) for column in rule.columns}
         if kinds - seen:
             chosen.append(name)
             seen |= kinds
@@ -154,7 +154,7 @@ def test_tables_of_a_recording_hold_on_both_engines(recorded: Lake) -> None:
         theirs, ours = on_both(recorded, name)
         assert told(ours) == told(theirs), name
         assert broken(ours) == {}, name
-        promised = len(rules(table(name)))
+        promised = len(list_rules(table(name)))
         assert [one.engine for one in ours] == ["spark"] * promised + ["duckdb"] * (len(ours) - promised)
         assert {one.engine for one in theirs} == {"duckdb"}
 
@@ -169,7 +169,7 @@ def test_a_planted_fault_is_the_same_on_both_engines(
 ) -> None:
     change(tampered, table(name), RUN, how)
     theirs, ours = on_both(tampered, name)
-    of_rules = {rule.name: rule.must for rule in rules(table(name))}
+    of_rules = {rule.name: rule.must for rule in list_rules(table(name))}
     assert {check: count for check, count in broken(ours).items() if check in of_rules} == counts
     assert must in {of_rules[check] for check in counts}
     assert told(ours) == told(theirs)
@@ -209,7 +209,7 @@ def test_a_file_that_is_gone_is_named_by_both_engines(tampered: Lake) -> None:
     Path(tampered.files(steps, [RUN])[0]).unlink()
     for spark in (None, Cluster()):
         with pytest.raises(DataDamaged, match=rf"^silver.steps, run {RUN}: data file \S+ is missing \("):
-            hold(tampered, steps, [RUN], spark=spark)
+            check_tables(tampered, steps, [RUN], spark=spark)
 
 
 def test_a_file_that_an_engine_cannot_read_is_worth_another_try(tampered: Lake) -> None:
@@ -220,14 +220,14 @@ def test_a_file_that_an_engine_cannot_read_is_worth_another_try(tampered: Lake) 
     path.write_bytes(b"\0" * size)
     for spark in (None, Cluster()):
         with pytest.raises(SourceUnavailable, match=r"^silver.steps could not be checked"):
-            hold(tampered, steps, [RUN], spark=spark)
+            check_tables(tampered, steps, [RUN], spark=spark)
 
 
 @pytest.mark.parametrize("run_id", [RUN, TWIN])
 def test_one_file_among_many_with_a_column_of_another_kind_is_found(tampered: Lake, run_id: str) -> None:
     steps = table("silver.steps")
     of_another_kind(tampered, steps, run_id, "ts_ns", pl.String())
-    first, *others = hold(tampered, steps, None, spark=Cluster())
+    first, *others = check_tables(tampered, steps, None, spark=Cluster())
     assert (first.is_held, first.samples) == (False, [{"column": "ts_ns VARCHAR where ts_ns BIGINT is declared"}])
     assert {one.is_held for one in others} == {False}
 

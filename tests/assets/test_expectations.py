@@ -6,10 +6,10 @@ import polars as pl
 import pytest
 import sqlalchemy as sa
 
-from assets import relations
-from assets.catalogue import TABLES, table
-from assets.expectations import Held, checks, hold
-from lake.connections import all_cores
+from assets.build.catalogue import TABLES, table
+from assets.checks import relations
+from assets.checks.expectations import CheckResult, check_tables, checks
+from lake.connections import open_parallel
 from lake.duckdb_dialect import URL, sharing
 from tests.support.tampered_tables import change, copied, put
 
@@ -51,7 +51,7 @@ def row(**values: Any) -> Change:
     return lambda rows: pl.DataFrame([{**dict.fromkeys(rows.columns), **values}], schema=rows.schema)
 
 
-def broken(held: list[Held]) -> dict[str, int]:
+def broken(held: list[CheckResult]) -> dict[str, int]:
     return {each.check.name: each.broken_count for each in held if not each.is_held}
 
 
@@ -118,9 +118,14 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
     "source without a row": ("gold.step_times", one_fewer, "steps_are_timed_or_explained", 1),
     "two fates": ("gold.sealing_coverage", first("plain_bytes", 99), "promises_have_one_fate", 1),
     "straggler": ("gold.stragglers", first("match_id", "of nobody"), "collectives_are_those_of_silver", 1),
-    "twin": ("gold.pairs", first("baseline_run_id", "nobody"), "runs_of_the_pair_exist", 1),
+    "baseline": ("gold.pairs", first("baseline_run_id", "nobody"), "runs_of_the_pair_exist", 1),
     "difference": ("gold.step_overhead", first("overhead_ns", 1), "overhead_is_that_of_the_steps", 1),
-    "delta": ("gold.toll_breakdown", first("delta_ns", pl.col("delta_ns") + 1), "deltas_sum_to_the_difference", 1),
+    "delta": (
+        "gold.overhead_breakdown",
+        first("overhead_ns", pl.col("overhead_ns") + 1),
+        "deltas_sum_to_the_difference",
+        1,
+    ),
 }
 
 
@@ -132,7 +137,7 @@ def tampered(recorded: Lake, tmp_path: Path) -> Lake:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_everything_holds_on_the_recordings(recorded: Lake, name: str) -> None:
-    held = hold(recorded, table(name), None)
+    held = check_tables(recorded, table(name), None)
     assert broken(held) == {}
     assert tuple(each.check for each in held) == checks(table(name))
     rows = recorded.scan(table(name)).select(pl.len()).collect().item()
@@ -144,13 +149,13 @@ def test_a_planted_fault_is_counted_by_the_check_that_names_it_and_by_no_other(
     tampered: Lake, name: str, how: Change, check: str, count: int
 ) -> None:
     change(tampered, table(name), TEE, how)
-    assert broken(hold(tampered, table(name), [TEE])) == {check: count}
-    assert broken(hold(tampered, table(name), None)) == {check: count}
+    assert broken(check_tables(tampered, table(name), [TEE])) == {check: count}
+    assert broken(check_tables(tampered, table(name), None)) == {check: count}
 
 
 def test_only_the_runs_in_question_are_looked_at(tampered: Lake) -> None:
     change(tampered, table("silver.spans"), TEE, one_fewer)
-    held = hold(tampered, table("silver.spans"), [TWIN])
+    held = check_tables(tampered, table("silver.spans"), [TWIN])
     assert broken(held) == {}
     assert held[0].rows_count == tampered.scan(table("silver.spans"), [TWIN]).select(pl.len()).collect().item()
 
@@ -167,20 +172,20 @@ def test_every_relation_is_broken_by_some_fault() -> None:
 def test_rows_of_no_run_are_all_counted(tampered: Lake, name: str) -> None:
     change(tampered, table("silver.runs"), TEE, nothing)
     rows = tampered.scan(table(name), [TEE]).select(pl.len()).collect().item()
-    assert broken(hold(tampered, table(name), [TEE])) == {"rows_belong_to_a_run": rows}
+    assert broken(check_tables(tampered, table(name), [TEE])) == {"rows_belong_to_a_run": rows}
 
 
-def test_a_toll_that_is_not_that_of_its_pair_is_found(tampered: Lake) -> None:
+def test_a_overhead_that_is_not_that_of_its_pair_is_found(tampered: Lake) -> None:
     family, *_ = tampered.snapshot(table("gold.scaling")).run_ids
-    change(tampered, table("gold.scaling"), family, first("toll_ns", 1))
-    assert broken(hold(tampered, table("gold.scaling"), [family])) == {"tolls_are_those_of_the_pairs": 1}
+    change(tampered, table("gold.scaling"), family, first("overhead_ns", 1))
+    assert broken(check_tables(tampered, table("gold.scaling"), [family])) == {"tolls_are_those_of_the_pairs": 1}
 
 
 def test_columns_of_another_kind_are_named_and_nothing_else_is_judged(tampered: Lake) -> None:
     steps = table("silver.steps")
     rows = tampered.scan(steps, [TEE]).collect().with_columns(pl.col("ts_ns").cast(pl.String)).to_arrow()
     put(tampered, steps, TEE, rows)
-    first_held, *others = hold(tampered, steps, [TEE])
+    first_held, *others = check_tables(tampered, steps, [TEE])
     assert (first_held.broken_count, first_held.samples) == (
         1,
         [{"column": "ts_ns VARCHAR where ts_ns BIGINT is declared"}],
@@ -193,14 +198,14 @@ def test_columns_of_another_kind_are_named_and_nothing_else_is_judged(tampered: 
 def test_a_missing_column_is_a_broken_check_and_no_error(tampered: Lake) -> None:
     steps = table("silver.steps")
     put(tampered, steps, TEE, tampered.scan(steps, [TEE]).drop("ts_ns").collect().to_arrow())
-    held = hold(tampered, steps, [TEE])
+    held = check_tables(tampered, steps, [TEE])
     assert held[0].reason == "a data file does not have all declared columns"
     assert {each.is_held for each in held} == {False}
 
 
 def test_samples_name_the_rows_and_are_few(tampered: Lake) -> None:
     change(tampered, table("silver.spans"), TEE, lambda rows: rows.with_columns(duration_ns=pl.lit(-1, pl.Int64)))
-    (found,) = [each for each in hold(tampered, table("silver.spans"), [TEE]) if not each.is_held]
+    (found,) = [each for each in check_tables(tampered, table("silver.spans"), [TEE]) if not each.is_held]
     assert found.broken_count == found.rows_count > 5
     assert len(found.samples) == 5
     assert found.samples[0].keys() == {"run_id", "rank", "source_sha256", "ordinal", "duration_ns"}
@@ -219,7 +224,7 @@ def test_samples_name_the_rows_and_are_few(tampered: Lake) -> None:
 )
 def test_plaintext_is_in_no_result_and_on_no_page(tampered: Lake, tmp_path: Path, name: str, how: Change) -> None:
     change(tampered, table(name), TEE, how)
-    held = hold(tampered, table(name), [TEE], tmp_path / "docs")
+    held = check_tables(tampered, table(name), [TEE], tmp_path / "docs")
     assert broken(held)
     assert SECRET not in repr(held)
     pages = [path for path in (tmp_path / "docs").rglob("*") if path.is_file()]
@@ -231,7 +236,7 @@ def test_a_page_shows_every_rule_fetches_nothing_and_is_replaced(tampered: Lake,
     steps, docs = table("silver.steps"), tmp_path / "docs"
     change(tampered, steps, TEE, first("duration_ns", -1))
     pages = [
-        {each.page for each in hold(tampered, steps, run_ids, docs) if each.page}
+        {each.page for each in check_tables(tampered, steps, run_ids, docs) if each.page}
         for run_ids in ([TEE], [TEE], [TEE, TWIN], [TWIN, TEE], None)
     ]
     assert pages == [
@@ -246,7 +251,7 @@ def test_a_page_shows_every_rule_fetches_nothing_and_is_replaced(tampered: Lake,
 
 
 def test_the_dialect_gives_results_that_outlive_their_connection_and_columns_of_views() -> None:
-    with all_cores() as connection:
+    with open_parallel() as connection:
         connection.sql(
             "SELECT 'a' AS name, 1 AS slot, 2::BIGINT AS ts_ns, 0.5::DOUBLE AS w, true AS is_it"
         ).create_view("seen")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from assets import outcomes
-from assets.checking import Checking, check_specs
-from assets.freshness import Look
-from assets.making import make
-from assets.outcomes import asset_checks, read_verdicts
-from assets.state import assess_runs
-from assets.workplace import Workplace
+from assets.build.context import BuildContext
+from assets.build.freshness import Look
+from assets.build.state import assess_runs
+from assets.build.tiers import build_tier
+from assets.checks import outcomes
+from assets.checks.outcomes import asset_checks, read_verdicts
+from assets.launch_checks import LaunchChecks, check_specs
 from bronze import runs, source_files
 from bronze.limits import Limits
 from lake.engines import engine
@@ -26,7 +26,7 @@ from tests.support.tampered_tables import change
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assets.outcomes import AssetCheck, Verdict
+    from assets.checks.outcomes import AssetCheck, Verdict
     from lake.landing_zone import LandingZone
     from lake.store import Lake
     from tests.conftest import LandFiles
@@ -35,20 +35,20 @@ TABLE = source_files.TABLE
 
 
 @pytest.fixture
-def place(lake: Lake, zone: LandingZone, land_files: LandFiles) -> Workplace:
+def place(lake: Lake, zone: LandingZone, land_files: LandFiles) -> BuildContext:
     """Two runs in bronze; `ill` has a file twice, as no writer of ours would put it there."""
     for run_id in ("good", "ill"):
         land_files.write({"rank0.json": trace(100)}, run_id, OFF)
-    place = Workplace(lake, zone, Limits())
-    make(place, "bronze", ["good", "ill"], partial(engine, "polars"))
+    place = BuildContext(lake, zone, Limits())
+    build_tier(place, "bronze", ["good", "ill"], partial(engine, "polars"))
     change(lake, TABLE, "ill", lambda rows: pl.concat([rows, rows[:1]]))
     return place
 
 
-def check(place: Workplace, run_ids: Sequence[str] = ("good", "ill")) -> set[str]:
+def check(place: BuildContext, run_ids: Sequence[str] = ("good", "ill")) -> set[str]:
     """Hold a table to its word, and keep how that ended; gives the runs that failed."""
-    checking = Checking(place, {spec.key for spec in check_specs([TABLE])})
-    broken = checking.hold([TABLE], run_ids)
+    checking = LaunchChecks(place, {spec.key for spec in check_specs([TABLE])})
+    broken = checking.check([TABLE], run_ids)
     checking.record()
     return set(broken)
 
@@ -57,7 +57,7 @@ def verdicts(lake: Lake, checks: Sequence[AssetCheck] | None = None) -> dict[str
     return read_verdicts(lake, Look(lake), ["good", "ill"], asset_checks([TABLE]) if checks is None else checks)
 
 
-def test_a_failure_is_known_afterwards_and_written_once(place: Workplace) -> None:
+def test_a_failure_is_known_afterwards_and_written_once(place: BuildContext) -> None:
     assert {name: bool(one.unchecked) for name, one in verdicts(place.lake).items()} == {"good": True, "ill": True}
     assert check(place) == {"ill"}
     known = verdicts(place.lake)
@@ -71,7 +71,7 @@ def test_a_failure_is_known_afterwards_and_written_once(place: Workplace) -> Non
     assert place.lake.snapshot(outcomes.TABLE).version == version, "the same is not written again"
 
 
-def test_a_failed_run_is_told_and_not_launched_again(place: Workplace) -> None:
+def test_a_failed_run_is_told_and_not_launched_again(place: BuildContext) -> None:
     tables = {"bronze": [TABLE]}
     states = assess_runs(place.lake, place.zone, ["good", "ill"], tables=tables, pair_tables=())
     assert [state.word for state in states.values()] == ["unchecked", "unchecked"]
@@ -87,7 +87,7 @@ def test_a_failed_run_is_told_and_not_launched_again(place: Workplace) -> None:
     assert states["good"].fault is None
 
 
-def test_other_rows_and_other_rules_ask_for_another_check(place: Workplace) -> None:
+def test_other_rows_and_other_rules_ask_for_another_check(place: BuildContext) -> None:
     check(place)
     stricter = [replace(one, rules_sha256="another rule") for one in asset_checks([TABLE])]
     assert {name: (bool(one.unchecked), one.failed) for name, one in verdicts(place.lake, stricter).items()} == {
@@ -103,7 +103,7 @@ def test_other_rows_and_other_rules_ask_for_another_check(place: Workplace) -> N
     assert verdicts(place.lake)["ill"] == outcomes.Verdict()
 
 
-def test_rows_of_a_table_that_a_check_reads_count_as_its_own(place: Workplace) -> None:
+def test_rows_of_a_table_that_a_check_reads_count_as_its_own(place: BuildContext) -> None:
     checks = asset_checks([runs.TABLE])
     record_passed(place.lake, ["good"], [runs.TABLE])
     assert verdicts(place.lake, checks)["good"] == outcomes.Verdict()
@@ -113,7 +113,7 @@ def test_rows_of_a_table_that_a_check_reads_count_as_its_own(place: Workplace) -
     assert verdicts(place.lake, checks)["good"].unchecked == related
 
 
-def test_checks_of_other_tables_are_kept_beside(place: Workplace) -> None:
+def test_checks_of_other_tables_are_kept_beside(place: BuildContext) -> None:
     check(place)
     record_passed(place.lake, ["good", "ill"], [runs.TABLE])
     known = verdicts(place.lake, asset_checks([TABLE, runs.TABLE]))
@@ -122,9 +122,9 @@ def test_checks_of_other_tables_are_kept_beside(place: Workplace) -> None:
     assert known["ill"].unchecked == ()
 
 
-def test_part_of_the_checks_is_not_all_of_them(place: Workplace) -> None:
+def test_part_of_the_checks_is_not_all_of_them(place: BuildContext) -> None:
     some = [spec.key for spec in check_specs([TABLE]) if spec.name != "key_is_unique"]
-    checking = Checking(place, some)
-    assert checking.hold([TABLE], ["good", "ill"]) == {}
+    checking = LaunchChecks(place, some)
+    assert checking.check([TABLE], ["good", "ill"]) == {}
     checking.record()
     assert verdicts(place.lake)["ill"].unchecked == (("bronze.source_files", "key_is_unique"),)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets import gold, silver
+from assets.build import gold, silver
 from lake.engines import LOCAL_ENGINES, engine
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def test_a_rank_in_slices_gives_what_it_gives_as_a_whole(
     silver.materialise(lake, "run-1", engine("polars"))
     whole = gold.materialise(lake, "run-1", engine(name))
     monkeypatch.setattr(gold, "SLICE_SPANS", most_spans)
-    slices = gold.Measuring(lake, "run-1", engine(name)).slices()
+    slices = gold.GoldBuild(lake, "run-1", engine(name)).slices()
     assert len(slices) > 1
     # Few slices read the spans again, many share them out.
     assert (len(slices) > gold.READ_AGAIN) == (most_spans == 400)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets.catalogue import TABLES
-from assets.state import add_comparisons, assess_comparisons, assess_runs
+from assets.build.catalogue import TABLES
+from assets.build.state import add_comparisons, assess_comparisons, assess_runs
 from lake.identity import MANIFEST
 from lake.landing_zone import LandingZone
-from lake.places import Place
+from lake.locations import Location
 from tests.support.campaigns import is_soak, pick_size
 from tests.support.killed_launches import ANY, Launcher, open_lake
 from tests.support.small_runs import OFF, TEE, trace
@@ -59,7 +59,7 @@ def digests(lake: Lake) -> dict[tuple[str, str], str]:
 
 def test_a_launch_that_is_killed_between_commits_is_completed_by_the_next(tmp_path: Path, launcher: Launcher) -> None:
     """A new lake and, in the soak, one whose baseline changed: each launch is killed, and the next one goes on."""
-    zone = LandingZone(Place.of(tmp_path / "landing"))
+    zone = LandingZone(Location.of(tmp_path / "landing"))
     killed, calm = open_lake(tmp_path, "killed"), open_lake(tmp_path, "calm")
     land(tmp_path, "tee", 120, TEE)
     # In the soak a launch is killed after each commit that changed a table, else after the first of each kind.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
-from assets import gold, pairing, silver
-from assets.catalogue import TABLES
-from assets.lineage import LANDING, UPSTREAM
+from assets.build import comparisons, gold, silver
+from assets.build.catalogue import TABLES
+from assets.build.lineage import LANDING, UPSTREAM
 from lake.engines import PolarsEngine
 from tests.support.small_runs import OFF, TEE, trace
 
@@ -63,8 +63,8 @@ def test_comparisons_read_what_the_graph_says(
         return scan(self, table, run_ids)
 
     monkeypatch.setattr(type(lake), "scan", noting)
-    pairing.pair(lake)
+    comparisons.build_pairs(lake)
     assert read == {name for table in gold.PAIR_TABLES for name in UPSTREAM[table.full_name]}
     read.clear()
-    pairing.scale(lake)
+    comparisons.build_families(lake)
     assert read == set(UPSTREAM["gold.scaling"])

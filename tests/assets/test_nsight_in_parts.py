@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets import silver
+from assets.build import silver
 from lake.engines import engine
 from silver import rule_counts, spans
 

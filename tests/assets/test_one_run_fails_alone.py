@@ -9,11 +9,11 @@ import dagster as dg
 import duckdb
 import pytest
 
-from assets import pairing
-from assets.checking import Checking, check_specs
-from assets.making import make
-from assets.silver import Conforming
-from assets.workplace import Workplace
+from assets.build import comparisons
+from assets.build.context import BuildContext
+from assets.build.silver import SilverBuild
+from assets.build.tiers import build_tier
+from assets.launch_checks import LaunchChecks, check_specs
 from bronze import read_file as reading
 from bronze import runs
 from bronze.limits import Limits
@@ -35,11 +35,11 @@ POLARS = partial(engine, "polars")
 
 
 @pytest.fixture
-def place(lake: Lake, zone: LandingZone, land_files: LandFiles) -> Workplace:
+def place(lake: Lake, zone: LandingZone, land_files: LandFiles) -> BuildContext:
     """A landing zone with two runs, one of which is `ill` as soon as a test makes it so."""
     land_files.write({"rank0.json": trace(100)}, "good", OFF)
     land_files.write({"ill.json": trace(120)}, "ill", TEE)
-    return Workplace(lake, zone, Limits())
+    return BuildContext(lake, zone, Limits())
 
 
 @pytest.fixture
@@ -58,10 +58,10 @@ def raise_while_reading(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseExcept
 
 
 def test_a_reader_that_raises_fails_its_run_and_says_where(
-    place: Workplace, raise_while_reading: Callable[[BaseException], None]
+    place: BuildContext, raise_while_reading: Callable[[BaseException], None]
 ) -> None:
     raise_while_reading(OverflowError("date value out of range\nand more\x1b[31m"))
-    good, ill = make(place, "bronze", ["good", "ill"], POLARS)
+    good, ill = build_tier(place, "bronze", ["good", "ill"], POLARS)
     assert good.fault is None
     assert {one.rows for one in good.written if one.table == "bronze.trace_events"} == {6}
     assert isinstance(ill.fault, UnexpectedFault)
@@ -72,28 +72,28 @@ def test_a_reader_that_raises_fails_its_run_and_says_where(
 
 
 def test_a_run_without_enough_memory_says_what_to_do(
-    place: Workplace, raise_while_reading: Callable[[BaseException], None]
+    place: BuildContext, raise_while_reading: Callable[[BaseException], None]
 ) -> None:
     raise_while_reading(MemoryError())
-    good, ill = make(place, "bronze", ["good", "ill"], POLARS)
+    good, ill = build_tier(place, "bronze", ["good", "ill"], POLARS)
     assert good.fault is None
     assert isinstance(ill.fault, OutOfMemory)
     assert str(ill.fault).startswith("run ill: MemoryError while reading ill.json (there was not enough memory")
 
 
 def test_a_transform_that_raises_fails_its_run_and_names_the_table(
-    place: Workplace, monkeypatch: pytest.MonkeyPatch
+    place: BuildContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make(place, "bronze", ["good", "ill"], POLARS)
-    fill = Conforming.fill
+    build_tier(place, "bronze", ["good", "ill"], POLARS)
+    fill = SilverBuild.fill
 
-    def fill_or_raise(self: Conforming, stage: Stage, *rest: Any) -> None:
+    def fill_or_raise(self: SilverBuild, stage: Stage, *rest: Any) -> None:
         if stage.table.name == "clock_offsets" and stage.run_id == "ill":
             raise ZeroDivisionError("division by zero")
         fill(self, stage, *rest)
 
-    monkeypatch.setattr(Conforming, "fill", fill_or_raise)
-    good, ill = make(place, "silver", ["good", "ill"], POLARS)
+    monkeypatch.setattr(SilverBuild, "fill", fill_or_raise)
+    good, ill = build_tier(place, "silver", ["good", "ill"], POLARS)
     assert good.fault is None
     assert "ZeroDivisionError: division by zero while making silver.clock_offsets" in str(ill.fault)
 
@@ -108,23 +108,23 @@ def test_a_transform_that_raises_fails_its_run_and_names_the_table(
     ],
     ids=lambda stop: type(stop).__name__,
 )
-def test_a_stop_is_no_fault_of_a_run(place: Workplace, monkeypatch: pytest.MonkeyPatch, stop: BaseException) -> None:
+def test_a_stop_is_no_fault_of_a_run(place: BuildContext, monkeypatch: pytest.MonkeyPatch, stop: BaseException) -> None:
     def stopped(*_: object, **__: object) -> None:
         raise stop
 
-    monkeypatch.setattr("assets.making.bronze.materialise", stopped)
+    monkeypatch.setattr("assets.build.tiers.bronze.materialise", stopped)
     with pytest.raises(type(stop)):
-        make(place, "bronze", ["good", "ill"], POLARS)
+        build_tier(place, "bronze", ["good", "ill"], POLARS)
 
 
 def test_a_pair_that_cannot_be_compared_fails_alone(
     lake: Lake, zone: LandingZone, land_files: LandFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Workplace(lake, zone, Limits())
+    place = BuildContext(lake, zone, Limits())
     for run_id, manifest in (("good", TEE), ("ill", TEE), ("off", OFF)):
         land_files.write({"rank0.json": trace(100)}, run_id, manifest)
     for tier in ("bronze", "silver", "gold"):
-        make(place, tier, ["good", "ill", "off"], POLARS)
+        build_tier(place, tier, ["good", "ill", "off"], POLARS)
     measure = step_overhead.measure
 
     def measure_or_raise(pair: Any, *rest: Any) -> Any:
@@ -133,7 +133,7 @@ def test_a_pair_that_cannot_be_compared_fails_alone(
         return measure(pair, *rest)
 
     monkeypatch.setattr(step_overhead, "measure", measure_or_raise)
-    written, faults = pairing.make_pairs(lake)
+    written, faults = comparisons.make_pairs(lake)
     assert {one.run_id for one in written} == {"good"}
     assert str(faults.pop("ill")).startswith(
         "run ill: IndexError: list index out of range while comparing ill with off"
@@ -141,12 +141,12 @@ def test_a_pair_that_cannot_be_compared_fails_alone(
     assert faults == {}
 
 
-def test_a_run_whose_rows_cannot_be_read_fails_its_check_alone(place: Workplace) -> None:
+def test_a_run_whose_rows_cannot_be_read_fails_its_check_alone(place: BuildContext) -> None:
     lake = place.lake
-    make(place, "bronze", ["good", "ill"], POLARS)
+    build_tier(place, "bronze", ["good", "ill"], POLARS)
     for path in lake.snapshot(runs.TABLE).files("ill"):
         (lake.place.directory / runs.TABLE.path / path).unlink()
-    checking = Checking(place, {spec.key for spec in check_specs([runs.TABLE])})
-    broken = checking.hold([runs.TABLE], ["good", "ill"])
+    checking = LaunchChecks(place, {spec.key for spec in check_specs([runs.TABLE])})
+    broken = checking.check([runs.TABLE], ["good", "ill"])
     assert set(broken) == {"ill"}
     assert "bronze.runs, run ill: data file" in str(broken["ill"])

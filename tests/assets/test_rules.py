@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from assets.catalogue import TABLES
-from assets.expectations import checks
-from assets.rules import rules, shown
+from assets.build.catalogue import TABLES
+from assets.checks.expectations import checks
+from assets.checks.rules import list_rules, list_sample_columns
 from lake.tables import RUN_ID, Table, float64, int64, text
 
 COLUMNS = (
@@ -23,7 +23,7 @@ READINGS = Table("silver", "readings", "One row per reading.", ("ordinal",), COL
 
 
 def test_a_declaration_becomes_rules_that_read_as_sentences() -> None:
-    assert [(rule.name, rule.sentence, rule.severity) for rule in rules(READINGS)] == [
+    assert [(rule.name, rule.sentence, rule.severity) for rule in list_rules(READINGS)] == [
         ("columns_are_as_declared", "the 6 columns are those declared, in order and kind", "critical"),
         ("key_is_unique", "no two rows have the same run_id and ordinal", "critical"),
         ("run_id_is_never_null", "run_id is never null", "critical"),
@@ -40,7 +40,9 @@ def test_a_declaration_becomes_rules_that_read_as_sentences() -> None:
 
 def test_bronze_repeats_the_source_and_seals_nothing() -> None:
     repeated = Table("bronze", "readings", "One row per reading.", ("ordinal",), COLUMNS)
-    assert {rule.name for rule in rules(READINGS)} - {rule.name for rule in rules(repeated)} == {"host_is_sealed"}
+    assert {rule.name for rule in list_rules(READINGS)} - {rule.name for rule in list_rules(repeated)} == {
+        "host_is_sealed"
+    }
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def test_bronze_repeats_the_source_and_seals_nothing() -> None:
 )
 def test_samples_show_nothing_sensitive_and_of_bronze_no_text(tier: str, samples: dict[str, tuple[str, ...]]) -> None:
     table = Table(tier, "readings", "One row per reading.", ("ordinal",), COLUMNS)
-    found = {rule.name: shown(table, rule) for rule in rules(table)}
+    found = {rule.name: list_sample_columns(table, rule) for rule in list_rules(table)}
     assert {name: found[name] for name in samples} == samples
 
 
@@ -68,7 +70,7 @@ def test_checks_have_names_that_the_orchestrator_takes_and_each_only_once(table:
 
 def test_what_is_promised_is_known_without_the_seconds_that_the_validator_takes_to_import() -> None:
     program = (
-        "import sys\nfrom assets.catalogue import TABLES\nfrom assets.expectations import checks\n"
+        "import sys\nfrom assets.build.catalogue import TABLES\nfrom assets.checks.expectations import checks\n"
         "assert all(map(checks, TABLES.values()))\nassert 'great_expectations' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

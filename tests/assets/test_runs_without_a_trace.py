@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets import gold, pairing, silver
-from assets.catalogue import table as declared
-from assets.expectations import hold
+from assets.build import comparisons, gold, silver
+from assets.build.catalogue import table as declared
+from assets.checks.expectations import check_tables
 from gold import pairs, step_overhead, throughput_overhead
 from lake.engines import engine
-from pipelines.verdicts import told
+from pipelines.cli.verdicts import format_verdicts
 
 if TYPE_CHECKING:
     from lake.store import Lake
@@ -38,10 +38,10 @@ def test_a_file_whose_rows_are_all_lost_breaks_a_promise(
     lake: Lake, land_files: LandFiles, name: str, files: dict[str, bytes]
 ) -> None:
     landed, sources = land_files(files).files["rows_count"].item(), declared("bronze.source_files")
-    assert [each for each in hold(lake, sources, ["run-1"]) if not each.is_held] == []
+    assert [each for each in check_tables(lake, sources, ["run-1"]) if not each.is_held] == []
     lost = declared(name)
     lake.replace(lost, "run-1", lost.arrow_schema.empty_table(), "0" * 64)
-    (broken,) = (each for each in hold(lake, sources, ["run-1"]) if not each.is_held)
+    (broken,) = (each for each in check_tables(lake, sources, ["run-1"]) if not each.is_held)
     assert (broken.check.name, broken.broken_count) == ("rows_are_in_the_tables", 1)
     assert broken.samples[0]["rows_count"] == landed == 2
     assert broken.samples[0]["found_count"] == (0 if name == "bronze.training_log" else 1)
@@ -55,7 +55,7 @@ def test_a_log_and_a_query_give_an_overhead_and_say_what_is_unobservable(
         land_files({"log.csv": table(*rates), "cc.txt": QUERY if run_id == "tee" else b""}, run_id, manifest)
         silver.materialise(lake, run_id, engine(name))
         gold.materialise(lake, run_id, engine(name))
-    pairing.relate(lake)
+    comparisons.build_comparisons(lake)
     assert lake.scan(pairs.TABLE).select("run_id", "baseline_run_id").collect().rows() == [("tee", "off")]
     (row,) = lake.scan(throughput_overhead.TABLE).collect().to_dicts()
     times = [sum(1 / rate for rate in rates) for rates in ((70, 80, 81, 79), (90, 100, 101, 99))]
@@ -63,7 +63,7 @@ def test_a_log_and_a_query_give_an_overhead_and_say_what_is_unobservable(
     assert (row["verdict_class"], row["evidence"]) == ("inconclusive", "measured")
     assert "unobservable" in row["unobservable"]
     assert lake.scan(step_overhead.TABLE).select("verdict_class").collect().item() == "inconclusive"
-    said = list(told(lake, ["tee"]))
+    said = list(format_verdicts(lake, ["tee"]))
     assert said[1] == "tee (hopper_spt_cc) against off"
     assert said[2].startswith(
         "  by its training log: nothing can be concluded from one run per side: 1.26x, no interval; "

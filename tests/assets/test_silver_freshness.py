@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from assets import bronze, silver
+from assets.build import bronze, silver
 from bronze import runs as claimed
 from bronze import source_files
 from lake import engines
 from lake.errors import ContractBroken
 from lake.keyring import KeyringFile
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
 from silver import crossings, rule_counts, runs, spans, steps
 from tests.support.campaigns import pick_size
@@ -69,8 +69,8 @@ def conform(land_files: LandFiles, engine: str = "polars") -> list[Written]:
 
 def is_fresh(land_files: LandFiles) -> bool:
     """Whether nothing is left to do for the run, from its landing directory to silver."""
-    landed = bronze.fresh(land_files.lake, land_files.zone, [RUN])
-    return RUN in silver.fresh(land_files.lake, landed)
+    landed = bronze.find_up_to_date(land_files.lake, land_files.zone, [RUN])
+    return RUN in silver.find_up_to_date(land_files.lake, landed)
 
 
 # -- fresh or stale -----------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def test_silver_is_stale_until_it_is_made_and_fresh_while_bronze_is_untouched(la
     assert not is_fresh(land_files)
     conform(land_files)
     assert is_fresh(land_files)
-    assert silver.fresh(land_files.lake, [RUN, "another"]) == {RUN}
+    assert silver.find_up_to_date(land_files.lake, [RUN, "another"]) == {RUN}
 
 
 @pytest.mark.parametrize("engine", engines.LOCAL_ENGINES)
@@ -113,7 +113,7 @@ def test_a_changed_trace_makes_silver_stale_and_conforms_as_if_it_were_new(
     written = conform(land_files)
     assert is_fresh(land_files)
     keyring = KeyringFile(tmp_path / "keyring.json")
-    anew = type(land_files)(Lake(Place.of(tmp_path / "anew"), keyring), land_files.zone)
+    anew = type(land_files)(Lake(Location.of(tmp_path / "anew"), keyring), land_files.zone)
     anew.materialise()
     assert [each.content_sha256 for each in conform(anew)] == [each.content_sha256 for each in written]
     assert land_files.lake.scan(steps.TABLE).collect().height == 3 + 5
@@ -196,7 +196,7 @@ def start(lake: Lake, zone: LandingZone) -> subprocess.Popen[bytes]:
     """`teetotal run` in a process of its own."""
     places = ("--lake", str(lake.place), "--landing", str(zone.place))
     return subprocess.Popen(
-        [sys.executable, "-c", "from pipelines.cli import main; main()", *places, "run", "--no-check"],
+        [sys.executable, "-c", "from pipelines.cli.main import main; main()", *places, "run", "--no-check"],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if not name.startswith("TEETOTAL_")},
         stdout=subprocess.DEVNULL,
@@ -230,7 +230,7 @@ def test_killed_at_any_moment_a_run_leaves_every_table_old_or_new_and_a_clean_ru
     lake, zone = land_files.lake, land_files.zone
     keyring = KeyringFile(tmp_path / "keyring.json", is_made_on_first_use=True)
     keyring()
-    undisturbed = type(land_files)(Lake(Place.of(tmp_path / "undisturbed"), keyring), zone)
+    undisturbed = type(land_files)(Lake(Location.of(tmp_path / "undisturbed"), keyring), zone)
     contents = [{"rank0.json": trace(0), "rank1.json": trace(1, hooks=hooks)} for hooks in (3, 4)]
     whole = []
     for files in contents:

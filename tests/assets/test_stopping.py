@@ -7,7 +7,7 @@ import dagster as dg
 import duckdb
 import pytest
 
-from assets.training_runs import Stopped, retried_if_transient
+from assets.training_runs import Stopped, retry_if_transient
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -29,7 +29,7 @@ def test_a_stop_is_not_tried_again_even_where_duckdb_turns_it_into_an_error_of_i
     before = signal.signal(signal.SIGALRM, told_to_stop)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.3)
-        with pytest.raises(Stopped), retried_if_transient():
+        with pytest.raises(Stopped), retry_if_transient():
             work_for_ever()
     finally:
         signal.signal(signal.SIGALRM, before)
@@ -42,7 +42,7 @@ def test_dagster_ends_a_stopped_step_and_does_not_start_it_again(stop: type[Base
     @dg.op(retry_policy=dg.RetryPolicy(max_retries=2))
     def working() -> None:
         starts.append(1)
-        with retried_if_transient():
+        with retry_if_transient():
             raise stop
 
     @dg.job(executor_def=dg.in_process_executor)

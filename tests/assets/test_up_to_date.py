@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from assets import pairing
-from assets.making import TIERS, make
-from assets.workplace import Workplace
+from assets.build import comparisons
+from assets.build.context import BuildContext
+from assets.build.tiers import TIERS, build_tier
 from bronze.limits import Limits
 from lake.engines import engine
-from pipelines.status import status
+from pipelines.cli.status import collect_status
 from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def make_own_tables(lake: Lake, zone: LandingZone, run_ids: Sequence[str]) -> None:
     """All tables that a run alone decides, as a launch that is killed before the pairs leaves them."""
     for tier in TIERS:
-        made = make(Workplace(lake, zone, Limits()), tier, run_ids, partial(engine, "polars"))
+        made = build_tier(BuildContext(lake, zone, Limits()), tier, run_ids, partial(engine, "polars"))
         assert [one.fault for one in made if one.fault] == []
 
 
@@ -35,7 +35,7 @@ def land_pair(land_files: LandFiles) -> None:
 
 def told(lake: Lake, zone: LandingZone) -> tuple[dict[str, str], list[str]]:
     """The state of each run, and the sentences beside them."""
-    found = status(lake, zone)
+    found = collect_status(lake, zone)
     return {line["run"]: line["state"] for line in found.lines}, found.notes
 
 
@@ -50,24 +50,24 @@ def test_a_run_without_its_pair_is_stale_and_says_so(lake: Lake, zone: LandingZo
 def test_a_pair_is_stale_once_its_baseline_changed(lake: Lake, zone: LandingZone, land_files: LandFiles) -> None:
     land_pair(land_files)
     make_own_tables(lake, zone, ["off", "tee"])
-    pairing.relate(lake)
+    comparisons.build_comparisons(lake)
     land_files.write({"rank0.json": trace(60)}, "off", OFF)
     make_own_tables(lake, zone, ["off"])
     states, notes = told(lake, zone)
     assert states["tee"] == "stale"
     assert "tee: stale: its pair is stale: the run or its baseline off changed" in notes
-    pairing.pair(lake)
+    comparisons.build_pairs(lake)
     states, notes = told(lake, zone)
     assert states["tee"] == "stale", "the pair is new, the family that it is a point of is not"
     assert "tee: stale: gold.scaling is stale: a pair of its family changed" in notes
-    pairing.scale(lake)
+    comparisons.build_families(lake)
     assert told(lake, zone)[0]["tee"] == "unchecked"
 
 
 def test_a_run_that_was_not_checked_is_not_up_to_date(lake: Lake, zone: LandingZone, land_files: LandFiles) -> None:
     land_pair(land_files)
     make_own_tables(lake, zone, ["off", "tee"])
-    pairing.relate(lake)
+    comparisons.build_comparisons(lake)
     states, notes = told(lake, zone)
     assert states == {"off": "unchecked", "tee": "unchecked"}
     assert "tee: not checked since it was built" in notes

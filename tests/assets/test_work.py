@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets import silver
-from assets.making import TIERS
+from assets.build import silver
+from assets.build.tiers import TIERS
 from benchmarks.measuring import ROOT, tiers
 from bronze import trace_events
 from gold import pairs
@@ -129,16 +129,16 @@ def test_no_plan_of_silver_reads_a_large_table_more_than_three_times(
 def test_one_more_run_and_its_pair_read_no_file_of_other_runs(tmp_path: Path) -> None:
     made = Measured(tmp_path)
     others = [f"run-{number}" for number in range(4)]
-    for run_id in (*others, "twin"):
+    for run_id in (*others, "baseline"):
         made.land(run_id, manifest=OFF.replace('"m"', '"other"') if run_id in others else OFF)
     made.land("other-tee", manifest=TEE.replace('"m"', '"other"'))
-    build_runs(made.lake, made.zone, [*others, "twin", "other-tee"])
+    build_runs(made.lake, made.zone, [*others, "baseline", "other-tee"])
     for path in (made.home / "lake").rglob("*.parquet"):
-        if "run_id=twin" not in path.parts:
+        if "run_id=baseline" not in path.parts:
             path.unlink()
     made.land("one-more", manifest=TEE)
     build_runs(made.lake, made.zone, ["one-more"])
     (pair,) = made.lake.scan(pairs.TABLE, ["one-more"]).collect().to_dicts()
-    assert pair["baseline_run_id"] == "twin"
+    assert pair["baseline_run_id"] == "baseline"
     with pytest.raises(DataDamaged, match="is missing"):  # the others are really gone
         made.lake.scan(spans.TABLE, others).collect()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bronze import attestations as tokens_of
 from bronze import runs
-from lake.attestation_keys import NO_KEYS, AttestationKeys, loaded
+from lake.attestation_keys import NO_KEYS, AttestationKeys, load_keys
 from lake.engines import engine
 from silver import attestations, steps, throughput
 from tests.support.bronze_sources import told
@@ -47,7 +47,7 @@ STRANGE: tuple[Any, ...] = (None, 0, 1, "no", "yes", "", [], {}, "succes", -1e30
 def keys(tmp_path_factory: pytest.TempPathFactory) -> AttestationKeys:
     path: Path = tmp_path_factory.mktemp("keys") / "keys.pem"
     path.write_bytes(TRUSTED.pem)
-    return loaded(path)
+    return load_keys(path)
 
 
 def standings(bundles: dict[str, bytes], keys: AttestationKeys) -> dict[str, list[str]]:
@@ -121,7 +121,7 @@ def test_bits_behind_the_last_byte_of_a_signature_may_not_be_set(tmp_path: Path)
     key = ec.generate_private_key(ec.SECP256R1())
     form = (serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     (tmp_path / "keys.pem").write_bytes(key.public_key().public_bytes(*form))
-    keys = loaded(tmp_path / "keys.pem")
+    keys = load_keys(tmp_path / "keys.pem")
     token = jwt.encode(OVERALL, key, "ES256")
     order = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     same = token[:-1] + order[order.index(token[-1]) + 1]

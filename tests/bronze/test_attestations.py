@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from assets.bronze import fresh, materialise
+from assets.build.bronze import find_up_to_date, materialise
 from bronze import runs
 from bronze.limits import Limits
-from lake.attestation_keys import NO_KEYS, AttestationKeys, loaded
+from lake.attestation_keys import NO_KEYS, AttestationKeys, load_keys
 from lake.errors import EvidenceRejected
 from tests.conftest import LandFiles
 from tests.support.bronze_sources import told
@@ -48,7 +48,7 @@ def keys(tmp_path: Path) -> AttestationKeys:
     """Our key, as PEM."""
     path = tmp_path / "keys.pem"
     path.write_bytes(_OURS.pem)
-    return loaded(path)
+    return load_keys(path)
 
 
 def verdicts(data: bytes, keys: AttestationKeys = NO_KEYS) -> list[tuple[str, str]]:
@@ -165,7 +165,7 @@ def test_one_changed_claim_makes_a_token_forged(keys: AttestationKeys) -> None:
 def test_a_key_id_that_was_not_given_leaves_a_token_unverified(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_text(json.dumps({"keys": [_OURS.jwk("k-1"), _OTHERS.jwk("k-2")]}))
-    keys = loaded(path)
+    keys = load_keys(path)
     found = [verdicts(alone(_OURS.token({}, kid=key_id)), keys)[0][0] for key_id in ("k-1", "k-2", "k-3")]
     assert found == ["verified", "forged", "unverified"]
 
@@ -244,11 +244,11 @@ def test_other_keys_make_a_run_with_tokens_stale_and_change_its_verdicts(
 ) -> None:
     land_files.write({"token.json": _OURS.bundle(_OVERALL, GPU_0=_DEVICE)})
     land_files.materialise()
-    assert fresh(land_files.lake, land_files.zone, ["run-1"]) == {"run-1"}
-    assert fresh(land_files.lake, land_files.zone, ["run-1"], keys) == set()
+    assert find_up_to_date(land_files.lake, land_files.zone, ["run-1"]) == {"run-1"}
+    assert find_up_to_date(land_files.lake, land_files.zone, ["run-1"], keys) == set()
     assert land_files.read().attestations["verdict"].to_list() == ["unverified"] * 2
     materialise(land_files.lake, land_files.zone, "run-1", Limits(), keys=keys)
-    assert fresh(land_files.lake, land_files.zone, ["run-1"], keys) == {"run-1"}
+    assert find_up_to_date(land_files.lake, land_files.zone, ["run-1"], keys) == {"run-1"}
     assert land_files.read().attestations["verdict"].to_list() == ["verified"] * 2
 
 

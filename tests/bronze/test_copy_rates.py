@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines import sandbox
+from pipelines.cli import sandbox
 from tests.support.bronze_sources import told
 
 if TYPE_CHECKING:
@@ -65,6 +65,6 @@ def test_the_query_on_the_page_holds_two_sweeps_against_each_other(lake: Lake, l
     land_files({"pinned.csv": b"size,bw\n64,0.004\n128,2\n"}, "off")
     land_files({"pinned.csv": b"size,bw\n64,0.001\n128,1\n256,3\n"}, "cc")
     (text,) = re.findall(r"```sql\n(SELECT[^`]*bronze\.copy_rates[^`]*)```", PAGE)
-    with sandbox.ask(lake, text, {"run": "cc", "twin": "off"}) as answer:
+    with sandbox.ask(lake, text, {"run": "cc", "baseline": "off"}) as answer:
         rows = answer.rows().read_all().to_pylist()
     assert [tuple(row.values()) for row in rows] == [(64, 1e6, 4e6, 4.0), (128, 1e9, 2e9, 2.0)]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assets import silver
+from assets.build import silver
 from bronze.manifest import Manifest, parse
 from bronze.nsys_sqlite import NsysSqliteReader
 from lake import engines

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bronze.formats import recognised
+from bronze.formats import recognise_format
 from bronze.limits import Limits
-from bronze.lines import lines
+from bronze.lines import split_lines
 from tests.support.bronze_sources import told
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ def test_a_record_of_a_million_cells_is_reported() -> None:
 
 def test_a_header_of_too_many_columns_is_no_header() -> None:
     header = b"Start (ns),Duration (ns),Name,Tid" + b",x" * 5000 + b"\n"
-    assert recognised(header + _GOOD, lambda: iter([header])) is None
+    assert recognise_format(header + _GOOD, lambda: iter([header])) is None
 
 
 @pytest.mark.parametrize("cell", [b" " * 60_000, b"(" * 60_000, b"a (" * 20_000, b"[" * 60_000, b'""' * 30_000])
 def test_a_header_made_to_take_long_does_not(cell: bytes) -> None:
     begun = time.monotonic()
-    recognised((b'"' + cell + b'",b\n') * 4, lambda: iter(()))
+    recognise_format((b'"' + cell + b'",b\n') * 4, lambda: iter(()))
     assert time.monotonic() - begun < 5
 
 
@@ -90,7 +90,7 @@ def test_lines_are_found_wherever_blocks_end() -> None:
     def blocks(size: int) -> Iterator[bytes]:
         return (data[place : place + size] for place in range(0, len(data), size))
 
-    expected = [*lines(iter([data]), 64)]
+    expected = [*split_lines(iter([data]), 64)]
     assert [line if isinstance(line, tuple) else (line.offset, line.length) for line in expected] == [
         (0, b"a"),
         (2, b"bb"),
@@ -99,7 +99,7 @@ def test_lines_are_found_wherever_blocks_end() -> None:
         (98, b"d"),
     ]
     for size in range(1, len(data)):
-        assert [*lines(blocks(size), 64)] == expected
+        assert [*split_lines(blocks(size), 64)] == expected
 
 
 def test_a_bomb_is_refused(land_files: LandFiles) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from typing import TYPE_CHECKING
 
-from assets.catalogue import TABLES
+from assets.build.catalogue import TABLES
 from tests.support.traces import GOOD
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_keys_are_unique_in_every_bronze_table(land_files: LandFiles) -> None:
-    traces = {"good.json": GOOD, "twin.json": GOOD, "cut.json.gz": gzip.compress(GOOD)[:-40], "notes.txt": b"hello"}
+    traces = {"good.json": GOOD, "baseline.json": GOOD, "cut.json.gz": gzip.compress(GOOD)[:-40], "notes.txt": b"hello"}
     records = {
         "calls.csv": b"Start (ns),Duration (ns),Name,Tid\n" + b"1,2,f,9\n" * 3,
         "epochs.csv": b"epoch,img/s\n1,2\n1,2\n",

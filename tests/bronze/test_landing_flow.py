@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 from bronze import trace_events, unreadable
-from bronze.ahead import ahead
 from bronze.land import land_run
 from bronze.limits import Limits
+from bronze.prefetch import prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +130,7 @@ def test_an_error_ahead_arrives_where_the_block_would_have() -> None:
         yield b"one"
         raise ValueError("two")
 
-    coming = ahead(blocks())
+    coming = prefetch(blocks())
     assert next(coming) == b"one"
     with pytest.raises(ValueError, match="two"):
         next(coming)
@@ -144,7 +144,7 @@ def test_a_producer_that_is_no_longer_wanted_stops() -> None:
             made.append(number)
             yield b"x"
 
-    coming = ahead(blocks())
+    coming = prefetch(blocks())
     next(coming)
     coming.close()  # type: ignore[attr-defined]
     count = len(made)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from assets import gold, pairing, silver
-from assets.bronze import fresh
+from assets.build import comparisons, gold, silver
+from assets.build.bronze import find_up_to_date
 from bronze import formats, land
 from lake.engines import engine
 from tests.support.tokens import Signer
@@ -108,7 +108,7 @@ def test_a_second_landing_writes_nothing_new(land_files: LandFiles, everything: 
     land_files.write(content(everything))
     assert any(written.is_changed for written in land_files.materialise())
     assert not any(written.is_changed for written in land_files.materialise())
-    assert fresh(land_files.lake, land_files.zone, ["run-1"]) == {"run-1"}
+    assert find_up_to_date(land_files.lake, land_files.zone, ["run-1"]) == {"run-1"}
 
 
 @pytest.mark.parametrize("what", ["READERS_VERSION", "VERSIONS"])
@@ -120,7 +120,7 @@ def test_another_version_of_a_reader_makes_every_run_stale(
         monkeypatch.setattr(formats, what, (*formats.VERSIONS[:-1], -1))
     else:
         monkeypatch.setattr(land, what, -1)
-    assert fresh(land_files.lake, land_files.zone, ["run-1"]) == set()
+    assert find_up_to_date(land_files.lake, land_files.zone, ["run-1"]) == set()
 
 
 def test_only_a_name_that_says_so_gives_a_record_file_a_rank(land_files: LandFiles) -> None:
@@ -138,8 +138,12 @@ def test_a_run_without_any_trace_goes_through_silver_and_gold(
     chosen = engine(name)
     silver.materialise(land_files.lake, "run-1", chosen)
     gold.materialise(land_files.lake, "run-1", chosen)
-    pairing.relate(land_files.lake)
-    assert silver.fresh(land_files.lake, ["run-1"]) == gold.fresh(land_files.lake, ["run-1"]) == {"run-1"}
+    comparisons.build_comparisons(land_files.lake)
+    assert (
+        silver.find_up_to_date(land_files.lake, ["run-1"])
+        == gold.find_up_to_date(land_files.lake, ["run-1"])
+        == {"run-1"}
+    )
     (run,) = land_files.lake.scan(silver.TABLES[-1], ["run-1"]).collect().to_dicts()
     # The two calls of the Nsight reports; what the GPU did is in none of the files.
     assert (run["found_spans_count"], run["gpu_evidence"]) == (2, "unobservable")

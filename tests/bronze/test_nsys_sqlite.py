@@ -295,7 +295,7 @@ def test_an_untrusted_database_does_nothing_but_give_declared_rows(tmp_path: Pat
         connection.executescript(
             "CREATE TABLE NVTX_EVENTS (start INTEGER); CREATE TABLE secret (a); INSERT INTO secret VALUES (1)"
         )
-    opened, listed = untrusted_sqlite.opened(path, {"NVTX_EVENTS"})
+    opened, listed = untrusted_sqlite.open_untrusted(path, {"NVTX_EVENTS"})
     assert listed == {"NVTX_EVENTS": "table", "secret": "table"}
     with closing(opened) as connection:
         assert connection.execute("SELECT * FROM NVTX_EVENTS").fetchall() == []

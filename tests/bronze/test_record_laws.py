@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bronze.decimals import number, scaled, whole
+from bronze.decimals import parse_integer, parse_number, scale_decimal
 from bronze.nsys_sqlite import NsysSqliteReader
 from tests.support.bronze_sources import told
 
@@ -161,13 +161,13 @@ def test_every_row_of_a_database_is_a_row_whatever_its_types(tmp_path: Path, val
 @given(st.one_of(_TEXTS, st.decimals(allow_nan=False, allow_infinity=False).map(str), st.integers().map(str)))
 def test_a_number_is_exact_or_says_that_it_is_not(text: str) -> None:
     for factor in (1, 1000, 10**9):
-        value, is_exact = scaled(text, factor)
+        value, is_exact = scale_decimal(text, factor)
         if value is not None:
             assert -(2**63) <= value < 2**63
             assert abs(Decimal(text) * factor - value) <= Decimal("0.5")
         if is_exact:
             assert Decimal(text) * factor == value
-    nearest, is_exact = number(text)
+    nearest, is_exact = parse_number(text)
     if is_exact:
         assert Decimal(repr(nearest)) == Decimal(text)
-    assert whole(text) is None or str(whole(text)) == text
+    assert parse_integer(text) is None or str(parse_integer(text)) == text

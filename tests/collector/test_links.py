@@ -10,8 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.errors import RingBroken
-from collector.frames import GROUP, LINK, Place, unpack
-from collector.links import MESSAGES_PER_KEY, Chains, Ends, Handshake, Identity, Nonces, crew
+from collector.frames import GROUP, HEADER, LINK, Place, unpack
+from collector.links import (
+    MESSAGES_PER_KEY,
+    NONCE_BYTES,
+    TAG_BYTES,
+    Chains,
+    Ends,
+    Handshake,
+    Identity,
+    Nonces,
+    make_pool,
+)
+from silver.policy import POLICY
 
 KEYS = [bytes([number]) * 32 for number in range(8)]
 places = st.builds(
@@ -65,7 +76,7 @@ def test_the_nonces_of_a_link_never_repeat_whatever_it_carries(lengths: list[int
 def test_what_is_sealed_opens_to_itself_for_any_length_and_number_of_chains(
     data: bytes, chains: int, has_pool: bool
 ) -> None:
-    pool = crew(chains, "test") if has_pool else None
+    pool = make_pool(chains, "test") if has_pool else None
     sender, receiver = Chains(KEYS[:chains], pool), Chains(KEYS[:chains], pool)
     for _ in range(2):
         sealed, out = bytearray(sender.sealed_bytes(len(data))), bytearray(len(data))
@@ -147,3 +158,11 @@ def test_a_signature_of_another_session_or_of_the_other_role_is_refused() -> Non
         receiver = Handshake(wrong, other, is_sender=wrong.sender == 1)
         with pytest.raises(RingBroken, match="is not rank 1"):
             sender.keys(receiver.share, receiver.signature(sender.share), 1)
+
+
+def test_the_pipeline_counts_the_bytes_that_a_frame_really_has() -> None:
+    chains = Chains([bytes(32), bytes(32)])
+    assert chains.sealed_bytes(100) == 100 + 2 * POLICY.ring_tag_bytes
+    assert (HEADER.size, 0, TAG_BYTES) == (POLICY.ring_header_bytes, POLICY.ring_nonce_bytes, POLICY.ring_tag_bytes)
+    assert POLICY.messages_per_key == MESSAGES_PER_KEY
+    assert POLICY.limit_bits["counted"] == 8 * NONCE_BYTES

@@ -6,10 +6,12 @@ import csv
 import gzip
 import json
 import os
+import platform
 import subprocess
 import sys
 import threading
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,8 +21,9 @@ from collector.device import cc_mode_of
 from collector.errors import CollectorError, RecordingRefused
 from collector.landing import Landing
 from collector.manifest import to_toml
-from collector.plan import planned, settings_of
-from collector.recording import Window
+from collector.node import identify
+from collector.plan import plan_configurations, settings_of
+from collector.recording import Window, record
 from tests.support.ranks import ROOT
 
 if TYPE_CHECKING:
@@ -227,8 +230,33 @@ def test_steps_fall_into_their_phases() -> None:
     assert WINDOW.total_steps == 7
 
 
-def test_every_sealed_run_is_planned_after_a_twin_of_its_own_bucket_cap() -> None:
-    found = planned(
+def test_without_recorded_steps_all_steps_after_warm_up_are_bare() -> None:
+    window = Window(warmup_steps=1, bare_steps=2, recorded_steps=0)
+    assert [window.phase(step) for step in range(5)] == ["warmup", *["bare"] * 4]
+    assert window.total_steps == 3
+
+
+def test_a_loop_with_fewer_bare_steps_than_were_asked_for_lands_nothing(tmp_path: Path) -> None:
+    window = Window(warmup_steps=1, bare_steps=8, recorded_steps=0)
+    recording = record(tmp_path / "landing", "run-1", window=window).__enter__()
+    for _ in range(3):
+        recording.step()
+    with pytest.raises(RecordingRefused, match="ended after 3 steps, 2 of them after warm-up, and 8 were asked for"):
+        recording.__exit__(None, None, None)
+    assert list((tmp_path / "landing").iterdir()) == []
+
+
+def test_host_boot_and_process_are_told_without_naming_the_machine() -> None:
+    found = identify()
+    assert found == {**identify(), "boot_age_s": found["boot_age_s"]}
+    assert found["process_id"] == os.getpid()
+    started = datetime.fromisoformat(str(found["process_started_at"]))
+    assert timedelta(0) < datetime.now(UTC) - started < timedelta(hours=6)
+    assert platform.node() not in str(found)
+
+
+def test_every_sealed_run_is_planned_after_a_baseline_of_its_own_bucket_cap() -> None:
+    found = plan_configurations(
         ["a", "b"], [1, 2], ["native", "plain", "sealed"], 2, ["chains=2+direct", "bucket_cap_mib=4"], ["b"], [2]
     )
     ids = [item.run_id for item in found]
@@ -236,8 +264,8 @@ def test_every_sealed_run_is_planned_after_a_twin_of_its_own_bucket_cap() -> Non
     for place, item in enumerate(found):
         if item.mode == "sealed":
             assert item.baseline in ids[:place]
-            twin = found[ids.index(item.baseline)]
-            assert twin.ring.get("bucket_cap_mib") == item.ring.get("bucket_cap_mib")
+            baseline = found[ids.index(item.baseline)]
+            assert baseline.ring.get("bucket_cap_mib") == item.ring.get("bucket_cap_mib")
         if item.repeat_of:
             assert item.repeat_of in ids[:place]
 

@@ -23,6 +23,14 @@ VERDICTS = {
     "sw_per_hop_aesgcm is what the recording shows: 32 messages sealed, no violation": run(
         regime="sw_per_hop_aesgcm", agreement="agrees", found_sealed_message_count=32
     ),
+    "sw_per_hop_aesgcm is what the recording shows: 32 messages sealed, no violation, on 1 of 4 ranks: the others "
+    "recorded no trace": run(
+        regime="sw_per_hop_aesgcm",
+        agreement="agrees",
+        found_sealed_message_count=32,
+        ranks_count=1,
+        found_world_size=4,
+    ),
     "sw_per_hop_aesgcm is what the recording shows: 1 message sealed, 1 violation": run(
         regime="sw_per_hop_aesgcm", agreement="agrees", found_sealed_message_count=1, found_violations_count=1
     ),

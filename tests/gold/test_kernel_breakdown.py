@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gold import kernel_breakdown
-from gold.percentiles import PERCENTILES, percentiles
-from lake.frames import floored
+from gold.percentiles import PERCENTILES, find_percentiles
+from lake.frames import divide_down
 from tests.support.gold_rows import answered
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_shares_are_of_the_run_that_the_work_is_in(engine: Bench) -> None:
 @settings(max_examples=5)
 def test_percentiles_are_the_nearest_ranks_of_each_group(engine: Bench, groups: list[list[int]]) -> None:
     rows = [{"group": place, "value_ns": value} for place, values in enumerate(groups) for value in values]
-    frame = percentiles(engine.wrap(pa.Table.from_pylist(rows)), ["group"], "value_ns", "x_")
+    frame = find_percentiles(engine.wrap(pa.Table.from_pylist(rows)), ["group"], "value_ns", "x_")
     found = {row.pop("group"): row for row in engine.rows(frame).to_pylist()}
     assert found == {
         place: {f"x_p{percent}_ns": nearest_rank(values, percent) for percent in PERCENTILES}
@@ -89,7 +89,7 @@ def test_percentiles_are_the_nearest_ranks_of_each_group(engine: Bench, groups: 
 
 def test_nulls_are_no_values(engine: Bench) -> None:
     rows = pa.table({"group": pa.array([0, 0, 0, 1]), "value_ns": pa.array([None, 4, None, None], pa.int64())})
-    found = engine.rows(percentiles(engine.wrap(rows), ["group"], "value_ns")).to_pylist()
+    found = engine.rows(find_percentiles(engine.wrap(rows), ["group"], "value_ns")).to_pylist()
     assert found == [{"group": 0, "p50_ns": 4, "p95_ns": 4, "p99_ns": 4}]
 
 
@@ -98,6 +98,6 @@ def test_nulls_are_no_values(engine: Bench) -> None:
 def test_a_floored_mean_is_exact_beyond_what_floats_hold(engine: Bench, parts: list[tuple[int, int, int]]) -> None:
     pairs = [(max(mean * count + beside, 0), count) for mean, count, beside in [*parts, BEYOND_FLOATS]]
     rows = pa.table({"total": [total for total, _ in pairs], "count": [count for _, count in pairs]})
-    frame = engine.wrap(rows).select("total", "count", mean=floored(nw.col("total"), nw.col("count")))
+    frame = engine.wrap(rows).select("total", "count", mean=divide_down(nw.col("total"), nw.col("count")))
     found = engine.rows(frame).to_pylist()
     assert {(row["total"], row["count"], row["mean"]) for row in found} == {(t, c, t // c) for t, c in pairs}

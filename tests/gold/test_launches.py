@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 NO_LAUNCH = "no kernel has a recorded launch, so how long any queued cannot be told"
 
 
-LAUNCHES = InSlices(launches.TABLE, launches.shorter, launches.measure)
+LAUNCHES = InSlices(launches.TABLE, launches.pick_shorter, launches.measure)
 
 
 def call(ts_ns: int, duration_ns: int, pattern: str = "launch_call", **fields: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gold.pairs import TABLE, Index, find_noise_groups, group_repeats, measure, paired
+from gold.pairs import TABLE, Index, find_noise_groups, group_repeats, measure, pair_runs
 
 
 def run(
@@ -15,18 +15,18 @@ def run(
 
 def test_a_run_is_paired_with_the_twin_that_it_names() -> None:
     index = {"tee": run("hopper_ppcie", baseline="b"), "a": run(), "b": run()}
-    (pair,) = paired(index).values()
+    (pair,) = pair_runs(index).values()
     assert (pair.run_id, pair.baseline_run_id, pair.paired_by, pair.caveat) == ("tee", "b", "manifest", None)
 
 
 def test_a_named_twin_that_differs_is_taken_and_the_difference_told() -> None:
     index = {"tee": run("hopper_ppcie", baseline="b"), "b": run(workload="model=m|batch_size=16")}
-    assert paired(index)["tee"].caveat == "the baseline differs in batch_size"
+    assert pair_runs(index)["tee"].caveat == "the baseline differs in batch_size"
 
 
 def test_a_named_twin_that_is_missing_or_in_a_tee_is_refused() -> None:
     index = {"x": run("hopper_ppcie", baseline="gone"), "y": run("hopper_ppcie", baseline="x")}
-    assert [pair.reason for pair in paired(index).values()] == [
+    assert [pair.reason for pair in pair_runs(index).values()] == [
         "its manifest names gone, which is not in the lake",
         "its manifest names x, whose regime is hopper_ppcie",
     ]
@@ -34,7 +34,7 @@ def test_a_named_twin_that_is_missing_or_in_a_tee_is_refused() -> None:
 
 def test_equal_workloads_pair_and_the_choice_among_several_is_told() -> None:
     index = {"tee": run("tee_io_tdisp"), "b": run(), "a": run(), "r": run(repeat_of="a")}
-    pair = paired(index)["tee"]
+    pair = pair_runs(index)["tee"]
     assert (pair.baseline_run_id, pair.paired_by) == ("a", "workload")
     assert pair.baseline_repeats == ("r",)
     assert pair.caveat == (
@@ -49,25 +49,29 @@ def test_what_could_not_be_paired_says_which_key_differs() -> None:
         "far": run(workload="model=x|batch_size=1|gpu=H100"),
         "near": run(workload="model=m|batch_size=16|gpu=H100"),
     }
-    assert paired(index)["tee"].reason == (
+    assert pair_runs(index)["tee"].reason == (
         "no run with regime cc_off has its workload; the nearest, near, differs in batch_size"
     )
 
 
 def test_runs_that_say_too_little_are_listed_with_the_reason() -> None:
-    assert paired({"a": run(None)})["a"].reason == ("it claims no regime, so nothing says whether it was inside a TEE")
-    assert paired({"a": run("hopper_ppcie", None), "b": run()})["a"].reason == (
+    assert pair_runs({"a": run(None)})["a"].reason == (
+        "it claims no regime, so nothing says whether it was inside a TEE"
+    )
+    assert pair_runs({"a": run("hopper_ppcie", None), "b": run()})["a"].reason == (
         "its manifest names neither a baseline nor a model"
     )
-    assert paired({"a": run("hopper_ppcie")})["a"].reason == ("there is no run with regime cc_off that names its model")
+    assert pair_runs({"a": run("hopper_ppcie")})["a"].reason == (
+        "there is no run with regime cc_off that names its model"
+    )
 
 
 def test_a_run_without_a_tee_is_no_pair() -> None:
-    assert paired({"a": run(), "b": run()}) == {}
+    assert pair_runs({"a": run(), "b": run()}) == {}
 
 
 def test_a_pair_is_one_row() -> None:
-    rows = measure(paired({"tee": run("tee_io_tdisp"), "a": run()})["tee"])
+    rows = measure(pair_runs({"tee": run("tee_io_tdisp"), "a": run()})["tee"])
     assert rows.schema == TABLE.arrow_schema
     assert rows.to_pylist()[0]["baseline_run_id"] == "a"
 
@@ -83,14 +87,14 @@ def test_repeats_of_both_sides_are_runs_of_the_pair() -> None:
         "off": run(),
         "off-2": run(repeat_of="off"),
     }
-    pair = paired(index)["tee"]
+    pair = pair_runs(index)["tee"]
     assert (pair.candidates, pair.baselines) == (("tee", "tee-2", "tee-3"), ("off", "off-2"))
     (row,) = measure(pair).to_pylist()
     assert (row["repeats"], row["baseline_repeats"], row["repeated_run_id"]) == ("tee-2, tee-3", "off-2", None)
 
 
 def test_a_repeat_of_the_candidate_has_no_pair_of_its_own() -> None:
-    pair = paired({"tee": run(TEE), "tee-2": run(TEE, repeat_of="tee"), "off": run()})["tee-2"]
+    pair = pair_runs({"tee": run(TEE), "tee-2": run(TEE, repeat_of="tee"), "off": run()})["tee-2"]
     assert (pair.baseline_run_id, pair.repeated_run_id, pair.baselines) == (None, "tee", ())
     assert pair.reason == "it repeats tee and counts as a run of that pair"
 
@@ -102,7 +106,7 @@ def test_a_named_baseline_that_is_a_repeat_brings_its_group() -> None:
         "off-2": run(repeat_of="off"),
         "off-3": run(repeat_of="off"),
     }
-    assert paired(index)["tee"].baselines == ("off-2", "off", "off-3")
+    assert pair_runs(index)["tee"].baselines == ("off-2", "off", "off-3")
 
 
 def test_what_differs_in_regime_or_workload_is_no_repeat_and_is_named() -> None:
@@ -112,7 +116,7 @@ def test_what_differs_in_regime_or_workload_is_no_repeat_and_is_named() -> None:
         "off": run(),
         "bigger": run(workload="model=m|batch_size=16", repeat_of="off"),
     }
-    found = paired(index)
+    found = pair_runs(index)
     assert (found["tee"].repeats, found["tee"].baseline_repeats) == ((), ())
     assert found["tee"].caveat == "no repeats, because regime or workload differ: bigger, other"
     assert found["other"].baseline_run_id == "off", "it is a pair of its own"
@@ -135,12 +139,12 @@ def test_noise_is_borrowed_from_repeats_on_the_same_machine_and_software_only() 
         "y": run(workload=other),
         "y-2": run(workload=other, repeat_of="y"),
     }
-    assert find_noise_groups(paired(index), index) == {"tee": [("x", "x-2")]}
+    assert find_noise_groups(pair_runs(index), index) == {"tee": [("x", "x-2")]}
     repeats = {f"{name}-{at}": {**index[name], "repeat_of": name} for name in ("tee", "off") for at in (2, 3)}
     enough = {**index, **repeats}
-    assert find_noise_groups(paired(enough), enough) == {}, "three runs per side need no noise of others"
+    assert find_noise_groups(pair_runs(enough), enough) == {}, "three runs per side need no noise of others"
 
 
 def test_a_workload_that_names_no_hardware_borrows_no_noise() -> None:
     index = {"tee": run(TEE), "off": run(), "x": run(workload="model=x"), "x-2": run(workload="model=x", repeat_of="x")}
-    assert find_noise_groups(paired(index), index) == {}
+    assert find_noise_groups(pair_runs(index), index) == {}

@@ -10,7 +10,7 @@ import pytest
 
 from gold import published
 from gold.published import COSTS, PUBLISHED, PUBLISHED_RUN, SLOWDOWNS, Published
-from lake.contract import declared
+from lake.contract import require_declared
 from lake.errors import ContractBroken
 
 FILE = Path(published.__file__).with_name("published.toml")
@@ -25,7 +25,7 @@ def read(source: str, number: str) -> dict[str, Any]:
 
 
 def test_the_numbers_are_as_declared_and_each_is_named_once() -> None:
-    declared(published.TABLE, published.rows(), PUBLISHED_RUN)
+    require_declared(published.TABLE, published.rows(), PUBLISHED_RUN)
     assert len(ROWS) == published.rows().num_rows > 100
 
 

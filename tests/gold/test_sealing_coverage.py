@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,9 +64,17 @@ def unknown(**fields: Any) -> dict[str, Any]:
     return crossing(**{**unseen, "seal_evidence": "unobservable", **fields})
 
 
-def found(engine: Bench, *crossings: dict[str, Any], budgets: tuple[dict[str, Any], ...] = ()) -> pl.DataFrame:
+JOB = {"world_size": 1, "ranks_count": 1}
+
+
+def found(
+    engine: Bench,
+    *crossings: dict[str, Any],
+    budgets: tuple[dict[str, Any], ...] = (),
+    job: dict[str, Any] = JOB,
+) -> pl.DataFrame:
     rows = [{"ordinal": place, **row} for place, row in enumerate(crossings)]
-    return answered(engine, sealing_coverage, crossings=rows, nonce_budgets=list(budgets))
+    return answered(engine, sealing_coverage, crossings=rows, nonce_budgets=list(budgets), runs=[job])
 
 
 def fates(answer: pl.DataFrame, what: str) -> list[tuple[int, ...]]:
@@ -74,15 +83,15 @@ def fates(answer: pl.DataFrame, what: str) -> list[tuple[int, ...]]:
 
 def test_what_was_recorded_as_sealed_is_covered_by_measurement(engine: Bench) -> None:
     answer = found(engine, crossing(), crossing(message_count=3, sealed_message_count=3, payload_bytes=300))
-    assert fates(answer, "message_count") == [(4, 4, 0, 0, 0)]
-    assert fates(answer, "bytes") == [(400, 400, 0, 0, 0)]
+    assert fates(answer, "message_count") == [(4, 4, 0, 0, 0, 0)]
+    assert fates(answer, "bytes") == [(400, 400, 0, 0, 0, 0)]
     assert answer.select(*SHARES).rows() == [(1.0, 1.0, 1.0, 1.0)]
     assert answer.select("crossings_count", "evidence", "reason").rows() == [(2, "measured", NO_KEY)]
 
 
 def test_a_claim_is_covered_and_not_measured(engine: Bench) -> None:
     answer = found(engine, claimed())
-    assert fates(answer, "bytes") == [(100, 0, 100, 0, 0)]
+    assert fates(answer, "bytes") == [(100, 0, 100, 0, 0, 0)]
     assert answer.select(*SHARES).rows() == [(0.0, 1.0, 0.0, 1.0)]
     assert answer.select("seal_ns", "open_ns", "evidence", "reason").rows() == [
         (None, None, "modelled", f"what seals here leaves no span of its own, so its time is not known; {NO_KEY}")
@@ -91,29 +100,29 @@ def test_a_claim_is_covered_and_not_measured(engine: Bench) -> None:
 
 def test_plaintext_where_it_must_not_be_is_a_violation_and_uncovered(engine: Bench) -> None:
     answer = found(engine, crossing(), plain(payload_bytes=300))
-    assert fates(answer, "bytes") == [(400, 100, 0, 300, 0)]
+    assert fates(answer, "bytes") == [(400, 100, 0, 0, 300, 0)]
     assert answer.select(*SHARES, "violations_count").rows() == [(0.5, 0.5, 0.25, 0.25, 1)]
 
 
 def test_a_part_that_was_sealed_splits_messages_and_bytes(engine: Bench) -> None:
     answer = found(engine, crossing(message_count=4, sealed_message_count=3, payload_bytes=403, violation="Only 3."))
-    assert fates(answer, "message_count") == [(4, 3, 0, 1, 0)]
-    assert fates(answer, "bytes") == [(403, 302, 0, 101, 0)]
+    assert fates(answer, "message_count") == [(4, 3, 0, 0, 1, 0)]
+    assert fates(answer, "bytes") == [(403, 302, 0, 0, 101, 0)]
 
 
 def test_more_seals_than_messages_cover_no_more_than_all(engine: Bench) -> None:
-    assert fates(found(engine, crossing(sealed_message_count=9)), "message_count") == [(1, 1, 0, 0, 0)]
+    assert fates(found(engine, crossing(sealed_message_count=9)), "message_count") == [(1, 1, 0, 0, 0, 0)]
 
 
 def test_what_nothing_shows_is_unknown(engine: Bench) -> None:
     answer = found(engine, unknown())
-    assert fates(answer, "message_count") == [(1, 0, 0, 0, 1)]
+    assert fates(answer, "message_count") == [(1, 0, 0, 0, 0, 1)]
     assert answer.select(*SHARES, "overhead_bytes", "evidence").rows() == [(0.0,) * 4 + (None, "unobservable")]
 
 
 def test_where_nothing_must_be_sealed_there_are_no_fractions(engine: Bench) -> None:
     answer = found(engine, plain(must_seal=False, regime="cc_off", violation=None))
-    assert fates(answer, "bytes") == [(0, 0, 0, 0, 0)]
+    assert fates(answer, "bytes") == [(0, 0, 0, 0, 0, 0)]
     assert answer.select(*SHARES).rows() == [(None,) * 4]
     assert answer.select("evidence", "reason").rows() == [
         ("measured", f"the regime asks for nothing to be sealed here; {NO_KEY}")
@@ -136,7 +145,7 @@ def test_a_crossing_of_unknown_size_is_counted_and_in_no_sum(engine: Bench) -> N
     assert answer.select("promised_crossings_count", "unsized_crossings_count", "size_evidence").rows() == [
         (2, 1, "unobservable")
     ]
-    assert fates(answer, "message_count") == [(1, 1, 0, 0, 0)]
+    assert fates(answer, "message_count") == [(1, 1, 0, 0, 0, 0)]
     alone = found(engine, unsized)
     assert alone.select(*SHARES).rows() == [(None,) * 4]
     assert "the trace gives the size of no crossing that must be sealed" in alone["reason"][0]
@@ -182,10 +191,86 @@ def test_sizes_are_as_sure_as_the_least_sure_of_what_must_be_sealed(engine: Benc
     ]
 
 
+# -- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def belied(**fields: Any) -> dict[str, Any]:
+    """A message with a seal that no processor could do."""
+    known = {"sealed_by": None, "sealed_message_count": 0, "contradicted_message_count": 1, "violation": "Too fast."}
+    return crossing(**{**known, **fields})
+
+
+SEEN = "messages were seen to be sealed"
+TWO = {"found_world_size": 2, "ranks_count": 2}
+
+
+@pytest.mark.parametrize(
+    ("rows", "job", "word", "sentence"),
+    [
+        ([crossing()], JOB, "sealed", f"sealed: 1 of 1 {SEEN}"),
+        (
+            [crossing(), belied(message_count=3, contradicted_message_count=2, payload_bytes=300)],
+            JOB,
+            "contradicted",
+            f"contradicted: 1 of 4 {SEEN}, 2 have a seal that no processor could do, 1 crossed in plaintext",
+        ),
+        ([crossing(), plain()], JOB, "plaintext", f"plaintext: 1 of 2 {SEEN}, 1 crossed in plaintext"),
+        ([crossing(), unknown()], JOB, "unknown", f"unknown: 1 of 2 {SEEN}, 1 may be sealed or not"),
+        ([claimed()], JOB, "claimed", f"claimed: 0 of 1 {SEEN}, 1 are sealed by the regime's claim alone"),
+        (
+            [crossing()],
+            {"world_size": 4, "ranks_count": 1},
+            "incomplete",
+            f"incomplete: 1 of 1 {SEEN}, 3 of 4 ranks recorded no trace",
+        ),
+        ([crossing()], TWO, "sealed", f"sealed: 1 of 1 {SEEN}"),
+        (
+            [crossing()],
+            {"ranks_count": 1},
+            "unknown",
+            f"unknown: 1 of 1 {SEEN}, how many ranks there were is not known",
+        ),
+        (
+            [crossing(), crossing(payload_bytes=None, wire_bytes=None)],
+            JOB,
+            "incomplete",
+            f"incomplete: 1 of 1 {SEEN}, 1 crossings have no size",
+        ),
+        (
+            [plain(must_seal=False, regime="cc_off", violation=None)],
+            JOB,
+            "nothing_due",
+            "nothing_due: the regime asks for nothing to be sealed here",
+        ),
+        (
+            [unknown(must_seal=None, regime=None)],
+            JOB,
+            "unknown",
+            "unknown: the run claims no regime, so nothing says what must be sealed",
+        ),
+    ],
+)
+def test_the_gravest_finding_and_missing_ranks_are_the_verdict(
+    engine: Bench, rows: list[dict[str, Any]], job: dict[str, Any], word: str, sentence: str
+) -> None:
+    answer = found(engine, *rows, job=job)
+    assert answer.select("verdict_class", "verdict").rows() == [(word, sentence)]
+
+
+def test_a_seal_that_cannot_be_true_is_a_fate_of_its_own(engine: Bench) -> None:
+    answer = found(engine, belied(message_count=4, contradicted_message_count=3, payload_bytes=403))
+    assert fates(answer, "message_count") == [(4, 0, 0, 3, 1, 0)]
+    assert fates(answer, "bytes") == [(403, 0, 0, 302, 101, 0)]
+    assert answer.select(*SHARES).rows() == [(0.0,) * 4]
+
+
 made = st.builds(
-    lambda make, messages, sealed, size: make(message_count=messages, sealed_message_count=sealed, payload_bytes=size),
-    st.sampled_from([crossing, claimed, plain, unknown]),
+    lambda make, messages, sealed, swift, size: make(
+        message_count=messages, sealed_message_count=sealed, contradicted_message_count=swift, payload_bytes=size
+    ),
+    st.sampled_from([crossing, claimed, plain, unknown, belied]),
     st.integers(1, 64),
+    st.integers(0, 70),
     st.integers(0, 70),
     st.integers(0, 1 << 44),
 )

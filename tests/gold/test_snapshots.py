@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from assets import gold
-from gold import time_breakdown, toll_breakdown
+from assets.build import gold
+from gold import overhead_breakdown, time_breakdown
 from gold.time_breakdown import PARTS
 from silver import clock_offsets, nonce_budgets, rule_counts, steps
 from tests.support.tables_as_text import TableSnapshot, as_text
@@ -50,8 +50,10 @@ def test_on_every_pair_the_deltas_sum_to_the_difference_of_the_mean_steps(record
     steps_of = recorded.scan(time_breakdown.TABLE).group_by("run_id")
     times = steps_of.agg(total=pl.col("duration_ns").sum(), cells=pl.len())
     means = {row["run_id"]: row["total"] // row["cells"] for row in times.collect().to_dicts()}
-    tolls = recorded.scan(toll_breakdown.TABLE).group_by("run_id", "baseline_run_id").agg(pl.col("delta_ns").sum())
-    found = tolls.sort("run_id").collect().to_dicts()
+    overheads = (
+        recorded.scan(overhead_breakdown.TABLE).group_by("run_id", "baseline_run_id").agg(pl.col("overhead_ns").sum())
+    )
+    found = overheads.sort("run_id").collect().to_dicts()
     assert [row["run_id"] for row in found] == [
         "bert-base-sealed-w2",
         "gpt2-sealed-w4",
@@ -60,4 +62,4 @@ def test_on_every_pair_the_deltas_sum_to_the_difference_of_the_mean_steps(record
         "resnet50-sealed-w4-pipelined",
     ]
     for row in found:
-        assert row["delta_ns"] == means[row["run_id"]] - means[row["baseline_run_id"]]
+        assert row["overhead_ns"] == means[row["run_id"]] - means[row["baseline_run_id"]]

@@ -144,6 +144,27 @@ def test_absurd_readings_break_nothing(engine: Bench) -> None:
     assert rows["energy_j"].to_list() == [pytest.approx(100), None]
 
 
+ENOUGH = ("samples_count", "sampling_ns", "sensor_period_ns", "has_enough_readings")
+
+
+def test_a_sensor_that_is_asked_often_has_a_new_value_only_now_and_then(engine: Bench) -> None:
+    # Asked every 10 ms, it changes every 100 ms.
+    samples = power(*((place / 100, 100.0 + place // 10) for place in range(200)))
+    found = energies(engine, samples, step(0.5, 1.005), step(0.5, 0.995, 1))
+    assert found.select(ENOUGH).rows() == [(50, 10_000_000, 100_000_000, True), (49, 10_000_000, 100_000_000, False)]
+
+
+def test_a_verdict_needs_ten_readings_within(engine: Bench) -> None:
+    samples = counter(*((float(second), second * 100.0) for second in range(40)))
+    found = energies(engine, samples, step(0.5, 10.5), step(0.5, 9.5, 1))
+    assert found.select(ENOUGH).rows() == [(10, S, S, True), (9, S, S, False)]
+
+
+def test_readings_that_never_change_tell_no_period_and_carry_no_verdict(engine: Bench) -> None:
+    found = energies(engine, power(*((float(second), 70.0) for second in range(40))), step(0.5, 20.5))
+    assert found.select(ENOUGH).rows() == [(20, S, None, False)]
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 1000)), min_size=2, max_size=8),
     st.lists(st.integers(0, 1000), min_size=2, max_size=6, unique=True),

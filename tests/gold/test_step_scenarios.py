@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assets import gold, silver
+from assets.build import gold, silver
 from gold import step_times
 from lake.engines import PolarsEngine
 from tests.support.step_traces import Recorder, Step

@@ -32,9 +32,24 @@ def test_the_last_to_arrive_is_late_and_the_others_wait(engine: Bench) -> None:
     ]
 
 
-def test_of_several_late_ranks_the_lowest_is_named(engine: Bench) -> None:
+UNDECIDED = "which rank came last is undecided: their clocks are not known well enough"
+
+
+def test_of_several_late_ranks_none_is_named(engine: Bench) -> None:
     parts = [part(0, 100, 9, ranks_count=3), part(2, 140, 9, ranks_count=3), part(1, 140, 9, ranks_count=3)]
-    assert found(engine, *parts).select("late_rank", "total_wait_ns").rows() == [(1, 0)]
+    assert found(engine, *parts).select("late_rank", "total_wait_ns", "reason").rows() == [(None, 0, UNDECIDED)]
+
+
+def test_a_late_rank_is_named_only_where_the_clocks_decide_it(engine: Bench) -> None:
+    # Rank 1 came between 137 and 143, rank 2 between at - 5 and at + 5: it is later from 149 on.
+    def late(at: int) -> list[tuple[int | None, str | None]]:
+        parts = [part(0, 100, 9, ranks_count=3), part(1, 140, 9, ranks_count=3), part(2, at, 9, ranks_count=3)]
+        return found(engine, *parts).select("late_rank", "reason").rows()
+
+    assert late(148) == [(None, UNDECIDED)]
+    assert late(149) == [(2, None)]
+    assert late(132) == [(None, UNDECIDED)]
+    assert late(131) == [(1, None)]
 
 
 def test_a_skew_is_wrong_by_no_more_than_its_two_worst_clocks(engine: Bench) -> None:
@@ -68,8 +83,8 @@ def test_a_size_that_is_not_known_is_said_to_be_so_except_of_a_barrier(engine: B
     parts = [part(rank, 100, 9, **unsized) for rank in range(2)]
     barriers = [part(rank, 100, 9, **unsized, match_id="b", collective="barrier", ordinal=7) for rank in range(2)]
     assert found(engine, *parts, *barriers).select("match_id", "reason").rows() == [
-        ("a", "the trace does not give its size"),
-        ("b", None),
+        ("a", f"{UNDECIDED}; the trace does not give its size"),
+        ("b", UNDECIDED),
     ]
 
 

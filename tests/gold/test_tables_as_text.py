@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from lake.tables import RUN_ID, Table, boolean, float64, text
-from report.snapshot_text import parsed
+from pipelines.review.text_tables import parse_table
 from tests.support.tables_as_text import as_text
 
 TABLE = Table(
@@ -57,7 +57,7 @@ def test_null_and_the_empty_text_are_told_apart_where_both_may_be() -> None:
 def test_every_row_is_one_line_and_comes_back_as_it_was_written(hostile: str) -> None:
     told = written(note=hostile, word=hostile)
     assert len(told.splitlines()) == 3
-    table = parsed(told)
+    table = parse_table(told)
     assert table is not None
     ((_, _, note, word, _),) = table.rows
     assert note == word

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from gold import time_breakdown
 from gold.time_breakdown import KINDS, PARTS
+from gold.waiting import find_waits
 from lake.engines import engine as lake_engine
-from silver import spans, steps
+from silver import collectives, spans, steps
 from tests.support.silver_rows import RUN, rows_of
 
 if TYPE_CHECKING:
@@ -32,15 +33,20 @@ def step(number: int, ts_ns: int, end_ns: int, rank: int = 0, ordinal: int | Non
 
 
 def broken_down(
-    bench: Bench, spanned: list[dict[str, Any]], stepped: list[dict[str, Any]], cuts: tuple[int, ...] = ()
+    bench: Bench,
+    spanned: list[dict[str, Any]],
+    stepped: list[dict[str, Any]],
+    cuts: tuple[int, ...] = (),
+    joined: list[dict[str, Any]] | None = None,
 ) -> pl.DataFrame:
-    """The table, made slice by slice where there are cuts."""
+    """The table, made slice by slice where there are cuts; `joined` are the collectives among the spans."""
     numbered = [{"source_sha256": "s", "ordinal": place, **row} for place, row in enumerate(spanned)]
     rows, marks = bench.wrap(rows_of(spans.TABLE, numbered)), bench.wrap(rows_of(steps.TABLE, stepped))
+    waits = bench.wrap(bench.rows(find_waits(rows, bench.wrap(rows_of(collectives.TABLE, joined or [])))))
     bounds = [0, *sorted(set(cuts)), END]
     charges = pl.concat(
         [
-            pl.DataFrame(bench.rows(time_breakdown.charged(rows, marks, low, high)))
+            pl.DataFrame(bench.rows(time_breakdown.charge_parts(rows, marks, waits, low, high)))
             for low, high in itertools.pairwise(bounds)
         ]
     )
@@ -118,6 +124,103 @@ def test_orphan_time_is_told_beside_the_parts(engine: Bench) -> None:
     assert found["orphan_ns"].to_list() == [20]
 
 
+# -- waiting for a peer ----------------------------------------------------------------------------------------------
+
+HOOK = {"pattern": "hook_collective", "is_gpu": False}
+RECEIVE = {"pattern": "hook_receive", "name": "tee::recv#8", "is_gpu": False}
+UNTOLD = "no other rank's record matches some collectives, so waiting in them is not told from transfer"
+
+
+def joined(ordinal: int, rank: int, duration_ns: int, match_id: str = "a", **fields: Any) -> dict[str, Any]:
+    """A rank's part in a collective of two ranks: the row of silver.collectives for the span at this place."""
+    known = {"mention": "kernel", "collective": "all_reduce", "library": "nccl", "ranks_count": 2, "group_size": 2}
+    where = {"run_id": RUN, "rank": rank, "source_sha256": "s", "ordinal": ordinal, "duration_ns": duration_ns}
+    return {**known, **where, "match_id": match_id, "ts_ns": 10, **fields}
+
+
+def test_a_kernel_beyond_the_shortest_over_ranks_waits_before_it_transfers(engine: Bench) -> None:
+    running = [span("collective", 10, 60), span("copy", 20, 25), span("collective", 500, 520, rank=1)]
+    shared = [joined(0, 0, 50), joined(2, 1, 20)]
+    found = broken_down(engine, running, [step(0, 1, 101), step(0, 491, 591, rank=1)], joined=shared)
+    assert [parts(found, row) for row in range(2)] == [
+        {"wait": 25, "copy": 5, "collective": 20, "idle": 50},
+        {"collective": 20, "idle": 80},
+    ]
+    assert found.select("wait_whole_ns", "collective_whole_ns", "unmatched_ns", "reason").rows() == [
+        (30, 20, 0, None),
+        (0, 20, 0, None),
+    ]
+
+
+def test_a_kernel_that_no_other_rank_recorded_stays_a_transfer_and_that_is_said(engine: Bench) -> None:
+    alone = [joined(0, 0, 50, ranks_count=1)]
+    found = broken_down(engine, [span("collective", 10, 60)], [step(0, 1, 101)], joined=alone)
+    assert parts(found) == {"collective": 50, "idle": 50}
+    assert found.select("unmatched_ns", "reason").rows() == [(50, UNTOLD)]
+
+
+def test_sends_of_two_ranks_are_no_measure_of_each_other(engine: Bench) -> None:
+    running = [span("collective", 10, 60), span("collective", 10, 20, rank=1)]
+    sent = [joined(0, 0, 50, collective="send"), joined(1, 1, 10, collective="send")]
+    found = broken_down(engine, running, [step(0, 1, 101), step(0, 1, 101, rank=1)], joined=sent)
+    assert found.select("wait_ns", "collective_ns", "unmatched_ns").rows() == [(0, 50, 50), (0, 10, 10)]
+
+
+def test_who_is_alone_in_its_group_waits_for_nobody(engine: Bench) -> None:
+    alone = [joined(0, 0, 50, ranks_count=1, group_size=1)]
+    found = broken_down(engine, [span("collective", 10, 60)], [step(0, 1, 101)], joined=alone)
+    assert found.select("wait_ns", "collective_ns", "reason").rows() == [(0, 50, None)]
+
+
+def ringed(rank: int, ts_ns: int, receives: list[int], **fields: Any) -> list[dict[str, Any]]:
+    """A hook's all-reduce with receives of these lengths, one after the other, on one thread."""
+    thread = {"thread_id": "7", **fields}
+    ends = list(itertools.accumulate(receives, initial=ts_ns))
+    hops = [span("transport", low, high, rank, **RECEIVE, **thread) for low, high in itertools.pairwise(ends)]
+    return [span("annotation", ts_ns, ends[-1], rank, **HOOK, **thread), *hops]
+
+
+def test_each_receive_of_a_ring_is_held_against_the_same_one_of_its_peers(engine: Bench) -> None:
+    seen = [span("compute", 1, 2), span("compute", 1, 2, rank=1)]
+    running = [*ringed(0, 10, [30, 5]), *ringed(1, 10, [10, 25]), *seen]
+    hooks = [joined(0, 0, 35, mention="hook"), joined(3, 1, 35, mention="hook")]
+    found = broken_down(engine, running, [step(0, 2, 102), step(0, 2, 102, rank=1)], joined=hooks)
+    assert [parts(found, row) for row in range(2)] == [
+        {"wait": 20, "transport": 10 + 5, "idle": 65},
+        {"wait": 20, "transport": 10 + 5, "idle": 65},
+    ]
+
+
+def test_rings_of_unequal_hops_and_receives_on_other_threads_are_not_matched(engine: Bench) -> None:
+    running = [*ringed(0, 10, [30, 5]), *ringed(1, 10, [10]), span("transport", 50, 60, 1, **RECEIVE, thread_id="8")]
+    hooks = [joined(0, 0, 35, mention="hook"), joined(3, 1, 10, mention="hook")]
+    found = broken_down(engine, running, [step(0, 2, 102), step(0, 2, 102, rank=1)], joined=hooks)
+    assert found.select("wait_ns", "transport_ns", "unmatched_ns").rows() == [(0, 35, 35), (0, 20, 10)]
+    assert UNTOLD in found["reason"][0]
+
+
+def test_a_library_inside_a_hop_does_not_hide_its_waiting(engine: Bench) -> None:
+    exchange = {**RECEIVE, "pattern": "hook_transport", "name": "tee::sendrecv", "thread_id": "7"}
+    gloo = {"pattern": "gloo_call", "name": "gloo:recv", "thread_id": "7"}
+    running = [
+        row
+        for rank, end in ((0, 60), (1, 30))
+        for row in (
+            span("annotation", 10, end, rank, **HOOK, thread_id="7"),
+            span("transport", 10, end, rank, **exchange),
+            span("transport", 11, end, rank, **gloo),
+        )
+    ]
+    hooks = [joined(0, 0, 50, mention="hook"), joined(3, 1, 20, mention="hook")]
+    found = broken_down(engine, running, [step(0, 2, 102), step(0, 2, 102, rank=1)], joined=hooks)
+    assert found.select("wait_ns", "transport_ns").rows() == [(30, 20), (0, 20)]
+
+
+def test_a_wait_that_the_host_recorded_is_a_wait(engine: Bench) -> None:
+    found = broken_down(engine, [span("wait", 10, 30), span("launch", 20, 40)], [step(0, 1, 101)])
+    assert parts(found) == {"wait": 20, "launch": 10, "unattributed": 70}
+
+
 # -- law 5, against a plain count of moments --------------------------------------------------------------------------
 
 WORK = st.lists(st.tuples(st.sampled_from((*KINDS, "annotation")), st.integers(1, 60), st.integers(0, 25)), max_size=25)
@@ -125,12 +228,17 @@ STEPS = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 40)), min_size=1, 
 POLARS, DUCKDB = lake_engine("polars"), lake_engine("duckdb")
 
 
+# A kernel that waits is the last of what the GPU does.
+ORDER = (*GPU, "kernel_wait", *(kind for kind in KINDS if kind not in GPU))
+
+
 def moments(spanned: list[tuple[str, int, int]], start: int, end: int) -> dict[str, int]:
     """Charge every nanosecond by hand."""
     charged = dict.fromkeys(PARTS, 0)
     for moment in range(start, end):
         running = {kind for kind, at, length in spanned if at <= moment < at + length}
-        charged[next((kind for kind in KINDS if kind in running), "idle")] += 1
+        kind = next((kind for kind in ORDER if kind in running), "idle")
+        charged["wait" if kind == "kernel_wait" else kind] += 1
     return {part: length for part, length in charged.items() if length}
 
 
@@ -168,3 +276,41 @@ def test_parts_sum_to_the_step_whatever_runs_and_however_time_is_sliced(
 def test_engines_agree_on_whatever_runs(cases: list[tuple[Any, Any]]) -> None:
     spanned, stepped = laid_out(cases, is_seen=False)
     assert broken_down(POLARS, spanned, stepped).equals(broken_down(DUCKDB, spanned[::-1], stepped[::-1]))
+
+
+# A collective of two ranks: kernels or calls of the host, when each rank entered, and how long each was in it.
+SHARED = st.lists(
+    st.tuples(
+        st.sampled_from(("collective", "transport")),
+        st.tuples(st.integers(1, 60), st.integers(1, 60)),
+        st.tuples(st.integers(0, 25), st.integers(0, 25)),
+        st.booleans(),
+    ),
+    max_size=6,
+)
+
+
+@given(st.tuples(WORK, WORK), SHARED, st.lists(st.integers(2, 80), max_size=2))
+@settings(max_examples=25)
+def test_with_waiting_the_parts_still_sum_and_are_those_of_a_count_of_moments(
+    work: tuple[Any, Any], shared: list[Any], cuts: list[int]
+) -> None:
+    spanned = [span("compute", 1, 1, rank) for rank in range(2)]
+    known, rows = [[*work[0]], [*work[1]]], []
+    for place, (kind, starts, lengths, is_matched) in enumerate(shared):
+        for rank in range(2):
+            fields = {
+                "ranks_count": 2 if is_matched else 1,
+                "mention": "kernel" if kind == "collective" else "annotation",
+            }
+            rows.append(joined(len(spanned), rank, lengths[rank], f"{place}/{is_matched or rank}", **fields))
+            spanned.append(span(kind, starts[rank], starts[rank] + lengths[rank], rank))
+            wait = lengths[rank] - min(lengths) if is_matched else 0
+            name = "kernel_wait" if kind == "collective" else "wait"
+            known[rank] += [(name, starts[rank], wait), (kind, starts[rank] + wait, lengths[rank] - wait)]
+    spanned += [span(kind, at, at + length, rank) for rank in range(2) for kind, at, length in work[rank]]
+    found = broken_down(POLARS, spanned, [step(0, 5, 55), step(0, 5, 55, rank=1)], tuple(cuts), rows)
+    for rank in range(2):
+        expected = moments(known[rank], 5, 55)
+        assert parts(found, rank) == expected
+        assert sum(expected.values()) == 50

@@ -59,7 +59,10 @@ def summed(
     )
     bounds = [0, *sorted(set(cuts)), END]
     unions = pl.concat(
-        [pl.DataFrame(bench.rows(trace_summary.united(spanned, low, high))) for low, high in itertools.pairwise(bounds)]
+        [
+            pl.DataFrame(bench.rows(trace_summary.unite_intervals(spanned, low, high)))
+            for low, high in itertools.pairwise(bounds)
+        ]
     )
     found = bench.rows(trace_summary.measure(bench.wrap(unions.to_arrow()), spanned, ranks))
     return sorted((dict(row) for row in found.to_pylist()), key=lambda row: row["rank"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets.catalogue import TABLES
+from assets.build.catalogue import TABLES
 from lake.tables import Column, Kind, Table, boolean, float64, int64, text
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ UNITS = {
     "ratio": {Kind.FLOAT64},
     "bits": {Kind.INT64},
     "error": {Kind.FLOAT64},  # of a logarithm: as a fraction
+    "value": {Kind.FLOAT64},  # of a test: p_value, a probability
     "second": {Kind.FLOAT64},  # of a rate: samples_per_second
     "sha256": {Kind.TEXT},
     "id": {Kind.TEXT, *WHOLE},

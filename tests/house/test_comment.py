@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from report.snapshot_review import Review, page
-from report.snapshot_section import Reviewed
+from pipelines.review.page import Review, page
+from pipelines.review.section import Reviewed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -36,11 +36,11 @@ TEMPLATE = re.compile(r"\{\{|\{%|\{\w*\}|\$\{|%s|%\(\w+\)")
 # values are bound, and the database is locked: tests/pipelines/test_query.py and test_injection.py hold it to that.
 # Spark cannot be locked: its text is read word by word first, which test_spark_query.py doubts.
 TYPED = {
-    "pipelines/sandbox.py": ["connection.sql(statement, params=values)"],
-    "pipelines/spark_query.py": ["session.sql(asked.text, args=values)"],
+    "pipelines/cli/sandbox.py": ["connection.sql(statement, params=values)"],
+    "pipelines/cli/spark_query.py": ["session.sql(asked.text, args=values)"],
 }
 # Built by SQLAlchemy from the declarations of tables: it binds every value itself.
-BUILT = {"assets/duckdb_backend.py": ["session.execute(query)"]}
+BUILT = {"assets/checks/duckdb_backend.py": ["session.execute(query)"]}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -174,7 +174,7 @@ def sources(ending: str) -> dict[str, str]:
 
 def test_no_value_meets_a_query_text() -> None:
     queries = {path: Queries(source) for path, source in sources("*.py").items()}
-    assert {"lake/store.py", "bronze/land.py", "pipelines/sandbox.py", "collector/__init__.py"} <= queries.keys()
+    assert {"lake/store.py", "bronze/land.py", "pipelines/cli/sandbox.py", "collector/__init__.py"} <= queries.keys()
     faults = {path: [ast.unparse(call) for call in found.faults()] for path, found in queries.items()}
     assert {path: calls for path, calls in faults.items() if calls} == TYPED | BUILT
     assert sum(found.count for found in queries.values()) >= 2

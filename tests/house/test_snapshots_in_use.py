@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipelines.snapshots import orphans
+from pipelines.review.snapshots import find_orphans
 
 ROOT = Path(__file__).parent.parent.parent
 MODULE = """
@@ -23,8 +23,8 @@ def test_no_snapshot_of_ours_has_lost_its_test() -> None:
         path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("__snapshots__/**/*") if path.is_file()
     ]
     assert kept
-    assert orphans(ROOT, kept) == []
-    assert orphans(ROOT, ["tests/gold/__snapshots__/test_gone/test_it.txt"]) != []
+    assert find_orphans(ROOT, kept) == []
+    assert find_orphans(ROOT, ["tests/gold/__snapshots__/test_gone/test_it.txt"]) != []
 
 
 def suite(folder: Path, snapshots: str) -> tuple[int, str]:

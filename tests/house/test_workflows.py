@@ -66,7 +66,7 @@ def test_a_workflow_that_has_rights_on_a_fork_runs_nothing_of_the_change() -> No
                 assert job == "gate" or "ref" not in given
             if step.get("working-directory") == "change":
                 (command,) = [line for line in step["run"].splitlines() if "gate/" in line]
-                assert command.startswith("../gate/.venv/bin/teetotal snapshots gate ")
+                assert command.startswith("../gate/.venv/bin/python -P -m pipelines.review --gate ")
             assert "secrets." not in str(step)
 
 
@@ -81,7 +81,7 @@ def test_gitlab_runs_the_gate_of_the_base_and_posts_only_with_a_token() -> None:
     jobs = read(ROOT / ".gitlab-ci.yml")
     gate = jobs["snapshots"]["script"]
     assert gate[0] == 'git worktree add --detach ../gate "$CI_MERGE_REQUEST_DIFF_BASE_SHA"'
-    assert gate[-1].startswith("../gate/.venv/bin/teetotal snapshots gate --base ")
+    assert gate[-1].startswith("../gate/.venv/bin/python -P -m pipelines.review --gate --base ")
     assert jobs["snapshots"]["variables"]["GIT_DEPTH"] == "0"
     (rule,) = jobs["comment"]["rules"]
     assert rule["if"].endswith("&& $SNAPSHOT_REVIEW_TOKEN")

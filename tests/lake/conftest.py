@@ -15,7 +15,7 @@ import boto3
 import pytest
 
 from lake.landing_zone import LandingZone
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
 from tests.support.sample_tables import trace
 
@@ -86,18 +86,18 @@ def bucket(options: dict[str, str]) -> str:
 
 @pytest.fixture
 def remote_lake(bucket: str, options: dict[str, str]) -> Lake:
-    return Lake(Place.of(f"{bucket}/some/lake", options))
+    return Lake(Location.of(f"{bucket}/some/lake", options))
 
 
 @pytest.fixture
 def remote_zone(bucket: str, options: dict[str, str]) -> LandingZone:
-    return LandingZone(Place.of(f"{bucket}/landing/", options))
+    return LandingZone(Location.of(f"{bucket}/landing/", options))
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
     """Traces of two ranks, one of them twice, and a file that is none."""
-    contents = {"r0.json": trace(0, 60), "r1.json": trace(1, 60), "twin.json": trace(1, 60), "notes.txt": b"none\n"}
+    contents = {"r0.json": trace(0, 60), "r1.json": trace(1, 60), "baseline.json": trace(1, 60), "notes.txt": b"none\n"}
     (tmp_path / "source").mkdir()
     for name, content in contents.items():
         (tmp_path / "source" / name).write_bytes(content)

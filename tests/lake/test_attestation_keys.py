@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from jwt.utils import base64url_encode
 
-from lake.attestation_keys import NO_KEYS, loaded
+from lake.attestation_keys import NO_KEYS, load_keys
 from lake.errors import ContractBroken
 from pipelines.settings import settings
 
@@ -40,13 +40,13 @@ def certificate() -> bytes:
 
 
 def test_without_a_file_there_are_no_keys() -> None:
-    assert loaded(None) is NO_KEYS
+    assert load_keys(None) is NO_KEYS
 
 
 def test_public_keys_and_certificates_of_a_pem_file_are_taken(tmp_path: Path) -> None:
     path = tmp_path / "keys.pem"
     path.write_bytes(b"comment\n" + pem(_KEY.public_key()) + certificate() + pem(_RSA.public_key()))
-    keys = loaded(path).keys
+    keys = load_keys(path).keys
     assert [[key.fits(name) for name in ("ES256", "ES384", "RS256", "PS512")] for key in keys] == [
         [True, False, False, False],
         [True, False, False, False],
@@ -58,7 +58,7 @@ def test_public_keys_and_certificates_of_a_pem_file_are_taken(tmp_path: Path) ->
 def test_a_signature_is_by_the_key_that_made_it_over_the_bytes_it_was_made_over(tmp_path: Path, algorithm: str) -> None:
     path = tmp_path / "keys.pem"
     path.write_bytes(pem(_RSA.public_key()))
-    (key,) = loaded(path).keys
+    (key,) = load_keys(path).keys
     token = jwt.encode({"a": 1}, _RSA, algorithm)
     header, claims, signature = token.split(".")
     assert key.has_signed(token)
@@ -69,7 +69,7 @@ def test_a_signature_is_by_the_key_that_made_it_over_the_bytes_it_was_made_over(
 def test_a_public_key_is_no_secret_of_an_hmac(tmp_path: Path) -> None:
     path = tmp_path / "keys.pem"
     path.write_bytes(pem(_RSA.public_key()))
-    (key,) = loaded(path).keys
+    (key,) = load_keys(path).keys
     header, claims = (
         base64url_encode(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, {"measres": "success"})
     )
@@ -81,16 +81,16 @@ def test_a_public_key_is_no_secret_of_an_hmac(tmp_path: Path) -> None:
 def test_keys_can_be_handed_to_another_process(tmp_path: Path) -> None:
     path = tmp_path / "keys.pem"
     path.write_bytes(pem(_KEY.public_key()))
-    keys = loaded(path)
+    keys = load_keys(path)
     assert pickle.loads(pickle.dumps(keys)) == keys  # noqa: S301 - made here
 
 
 def test_other_keys_have_another_digest(tmp_path: Path) -> None:
     path = tmp_path / "keys.pem"
     path.write_bytes(pem(_KEY.public_key()))
-    first = loaded(path).sha256
+    first = load_keys(path).sha256
     path.write_bytes(pem(_RSA.public_key()))
-    assert first != loaded(path).sha256 != NO_KEYS.sha256
+    assert first != load_keys(path).sha256 != NO_KEYS.sha256
 
 
 @pytest.mark.parametrize(
@@ -122,14 +122,14 @@ def test_a_file_of_something_else_is_an_error_that_names_it(tmp_path: Path, cont
     path = tmp_path / "keys"
     path.write_bytes(content)
     with pytest.raises(ContractBroken, match=what) as raised:
-        loaded(path)
+        load_keys(path)
     assert str(path) in str(raised.value)
     assert "TEETOTAL_ATTESTATION_KEYS" in raised.value.hint
 
 
 def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(ContractBroken, match="cannot be read: No such file"):
-        loaded(tmp_path / "nowhere.pem")
+        load_keys(tmp_path / "nowhere.pem")
 
 
 def test_the_file_is_named_in_the_settings(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_key_set_gives_each_key_its_id_and_the_algorithm_that_it_names(tmp_pat
     path = tmp_path / "keys.json"
     rsa_key = {**RSAAlgorithm.to_jwk(_RSA.public_key(), as_dict=True), "kid": "one", "alg": "PS256"}
     path.write_text(json.dumps({"keys": [rsa_key, _jwk(kid="two", use="sig")]}))
-    one, two = loaded(path).keys
+    one, two = load_keys(path).keys
     assert (one.key_id, one.algorithms) == ("one", ("PS256",))
     assert (two.key_id, two.algorithms) == ("two", ("ES256",))
     assert two.fits("ES256", "two")
@@ -155,5 +155,5 @@ def test_a_key_of_a_secret_is_not_repeated_in_the_error(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_text('{"kty": "oct", "k": "c2VjcmV0", "alg": "XX"}')
     with pytest.raises(ContractBroken, match="neither EC nor RSA") as raised:
-        loaded(path)
+        load_keys(path)
     assert "c2VjcmV0" not in str(raised.value)

@@ -98,7 +98,7 @@ def test_commits_that_are_lost_again_and_again_are_a_transient_error(
 ) -> None:
     """A writer of the same run that knows no lock is always a moment faster."""
     lake.replace(READINGS, "a", readings(), FIRST)
-    held = snapshot.held
+    held = snapshot.list_data_files
     rivals = itertools.count(1)
 
     def overtaken(handle: DeltaTable, table: Table, run_id: str) -> dict[str, tuple[int, dict[str, str | None]]]:

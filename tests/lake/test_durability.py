@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
 from lake.verification import verify_table
 from tests.support.campaigns import pick_size
@@ -196,7 +196,7 @@ def test_an_entry_with_wrong_bytes_is_no_power_cut_and_stays_where_it_is_for_ver
 @pytest.fixture(scope="module")
 def checkpointed(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake whose log has a checkpoint and entries after it."""
-    lake = Lake(Place.of(tmp_path_factory.mktemp("checkpointed")))
+    lake = Lake(Location.of(tmp_path_factory.mktemp("checkpointed")))
     for place in range(22):
         lake.replace(READINGS, f"r{place}", readings(f"r{place}"), FIRST)
     return lake
@@ -223,7 +223,7 @@ def test_any_cut_of_any_last_entries_leaves_a_lake_that_goes_on(lake: Lake, tmp_
         lake.replace(READINGS, run_id, readings(run_id), FIRST)
     chance = random.Random(3)
     for number in range(pick_size(5, 400)):
-        copy = Lake(Place.of(tmp_path / f"copy{number}"))
+        copy = Lake(Location.of(tmp_path / f"copy{number}"))
         shutil.copytree(lake.place.directory, copy.place.directory)
         first = chance.randrange(7)
         for version in range(first, 7):
@@ -297,7 +297,7 @@ def test_power_cuts_lose_nothing_that_was_reported(tmp_path: Path) -> None:
     run("mkfs.ext4", "-q", image)
     images = []
     with disk(image, tmp_path / "disk") as root:
-        lake = Lake(Place.of(root / "lake"))
+        lake = Lake(Location.of(root / "lake"))
         for number in range(cuts):
             run_id = f"r{number}"
             lake.replace(READINGS, run_id, readings(run_id, [1.0] * 50), mark(number))
@@ -308,7 +308,7 @@ def test_power_cuts_lose_nothing_that_was_reported(tmp_path: Path) -> None:
     lost = unusable = 0
     for number, cut in enumerate(images):
         with disk(cut, tmp_path / "cut") as root:
-            lake = Lake(Place.of(root / "lake"))
+            lake = Lake(Location.of(root / "lake"))
             try:
                 snapshot = lake.snapshot(READINGS)
                 whole = lake.scan(READINGS).collect()

@@ -9,7 +9,7 @@ import pytest
 
 from lake.engines import PolarsEngine
 from lake.errors import ContractBroken
-from lake.frames import shared
+from lake.frames import compute_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,8 +77,8 @@ def test_a_share_of_other_columns_is_an_error_that_quotes_no_row() -> None:
 
 def nested(rows: Frame) -> Frame:
     """A plan that shares a frame, and below it another."""
-    below = shared(rows.with_columns(twice=nw.col("number") * 2))
-    above = shared(below.filter(nw.col("number") > 1).join(below.select("number", other="group"), on="number"))
+    below = compute_once(rows.with_columns(twice=nw.col("number") * 2))
+    above = compute_once(below.filter(nw.col("number") > 1).join(below.select("number", other="group"), on="number"))
     return above.join(above.group_by("group").agg(most=nw.col("twice").max()), on="group", how="left")
 
 

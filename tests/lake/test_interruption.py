@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from assets.bronze import fresh as fresh_runs
-from assets.bronze import materialise
-from assets.catalogue import TABLES
+from assets.build.bronze import find_up_to_date as fresh_runs
+from assets.build.bronze import materialise
+from assets.build.catalogue import TABLES
 from bronze import runs, source_files, trace_events
 from bronze.limits import Limits
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
 from tests.support.campaigns import pick_size
 from tests.support.processes import finish, start
@@ -79,14 +79,14 @@ def test_killed_at_any_moment_a_run_leaves_the_old_content_or_the_new_and_a_clea
     last = [trace(2, EVENTS, seed=seed) for seed in (0, 1)]
     files = {"rank0.json": trace(0, EVENTS), "rank1.json": trace(1, EVENTS), "rank2.json": last[0]}
     directory = land_files.write({**files, "again.json": files["rank0.json"], "notes.txt": b"no trace\n"})
-    elsewhere = Lake(Place.of(tmp_path / "elsewhere"))
+    elsewhere = Lake(Location.of(tmp_path / "elsewhere"))
     whole = []
     for content in last:
         (directory / "rank2.json").write_bytes(content)
         materialise(elsewhere, zone, RUN, Limits())
         whole.append(digests(elsewhere, RUN, BRONZE))
     empty = digests(lake, RUN, BRONZE)
-    duration = seconds_of_a_whole_run(Lake(Place.of(tmp_path / "timed")), zone)
+    duration = seconds_of_a_whole_run(Lake(Location.of(tmp_path / "timed")), zone)
 
     killed, states = 0, set()
     for place, moment in enumerate(moments(duration, random.Random(20))):

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lake.errors import ContractBroken, LakeError
-from lake.keyring import KEY_ID, Key, Keyring, KeyringFile, KeyringSecret, NoKeyring, decoded, encoded, framed, parse
+from lake.keyring import (
+    KEY_ID,
+    Key,
+    Keyring,
+    KeyringFile,
+    KeyringSecret,
+    NoKeyring,
+    decode_base64url,
+    encode_base64url,
+    join_framed,
+    parse,
+)
 from tests.support.processes import finish, release, start
 
 if TYPE_CHECKING:
@@ -28,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def document(**other: Any) -> dict[str, Any]:
-    key = {"id": "k0000001", "created": CREATED, "secret": encoded(SECRET)}
+    key = {"id": "k0000001", "created": CREATED, "secret": encode_base64url(SECRET)}
     return {"version": 1, "active": "k0000001", "keys": [key], **other}
 
 
@@ -158,16 +169,19 @@ SPOILED: dict[str, tuple[str, str]] = {
     "another version": (json.dumps(document(version=2)), "its version is not 1"),
     "no keys": (json.dumps(document(keys=[])), "it holds no keys"),
     "keys of no kind": (json.dumps(document(keys={"a": KEY})), "it holds no keys"),
-    "a key that is none": (json.dumps(document(keys=[KEY, encoded(SECRET)])), "key 2 is no object"),
-    "an id of another form": (json.dumps(document(keys=[{**KEY, "id": encoded(SECRET)}])), "the id of key 1"),
+    "a key that is none": (json.dumps(document(keys=[KEY, encode_base64url(SECRET)])), "key 2 is no object"),
+    "an id of another form": (json.dumps(document(keys=[{**KEY, "id": encode_base64url(SECRET)}])), "the id of key 1"),
     "an id that is no text": (json.dumps(document(keys=[{**KEY, "id": 7}])), "the id of key 1"),
-    "no time": (json.dumps(document(keys=[{**KEY, "created": encoded(SECRET)}])), "key 1 does not say when"),
+    "no time": (json.dumps(document(keys=[{**KEY, "created": encode_base64url(SECRET)}])), "key 1 does not say when"),
     "local time": (json.dumps(document(keys=[{**KEY, "created": "2026-11-15T05:00:00"}])), "key 1 does not say when"),
     "a number for a time": (json.dumps(document(keys=[{**KEY, "created": 7}])), "key 1 does not say when"),
-    "a short secret": (json.dumps(document(keys=[{**KEY, "secret": encoded(SECRET[:-1])}])), "the secret of key 1"),
+    "a short secret": (
+        json.dumps(document(keys=[{**KEY, "secret": encode_base64url(SECRET[:-1])}])),
+        "the secret of key 1",
+    ),
     "no secret": (json.dumps(document(keys=[{**KEY, "secret": None}])), "the secret of key 1"),
     "two of one id": (json.dumps(document(keys=[KEY, KEY])), "two of its keys have one id"),
-    "no active key": (json.dumps(document(active=encoded(SECRET))), "its active key is none of its keys"),
+    "no active key": (json.dumps(document(active=encode_base64url(SECRET))), "its active key is none of its keys"),
 }  # fmt: skip
 
 
@@ -189,7 +203,7 @@ def forms(secret: bytes) -> list[str]:
     """How a part of the secret might look in a text."""
     part = secret[8:40]
     plain = base64.b64encode(secret).decode()
-    return [repr(part)[2:-1], part.hex(), encoded(secret)[4:40], plain[4:40], str(list(part))[1:-1]]
+    return [repr(part)[2:-1], part.hex(), encode_base64url(secret)[4:40], plain[4:40], str(list(part))[1:-1]]
 
 
 def assert_silent(error: BaseException, secret: bytes = SECRET) -> None:
@@ -218,7 +232,7 @@ def test_no_text_of_a_key_or_a_keyring_shows_its_bytes(made: Callable[[], object
 
 def test_a_text_with_the_bytes_would_be_found() -> None:
     with pytest.raises(AssertionError):
-        assert_silent(LakeError(f"the secret is {encoded(SECRET)}"))
+        assert_silent(LakeError(f"the secret is {encode_base64url(SECRET)}"))
     with pytest.raises(AssertionError):
         assert_silent(LakeError(f"the secret is {SECRET!r}"))
 
@@ -243,13 +257,15 @@ def test_derived_keys_depend_on_master_purpose_and_every_part_of_the_context() -
 
 def test_framed_parts_never_run_into_each_other() -> None:
     many = [(), (b"",), (b"", b""), (b"ab",), (b"a", b"b"), (b"", b"ab"), (b"ab", b"")]
-    assert len({framed(*parts) for parts in many}) == len(many)
+    assert len({join_framed(*parts) for parts in many}) == len(many)
 
 
 def test_only_one_text_stands_for_some_bytes() -> None:
-    text = encoded(b"\xff\xfe")
-    assert decoded(text) == b"\xff\xfe"
-    assert [decoded(other) for other in (text + "=", text[:-1] + "5", f"{text}\n", "é", "a", "+/8")] == [None] * 6
+    text = encode_base64url(b"\xff\xfe")
+    assert decode_base64url(text) == b"\xff\xfe"
+    assert [decode_base64url(other) for other in (text + "=", text[:-1] + "5", f"{text}\n", "é", "a", "+/8")] == [
+        None
+    ] * 6
 
 
 def test_a_keyring_holds_only_keys_that_it_was_given() -> None:

@@ -15,7 +15,7 @@ from lake.errors import ContractBroken
 from lake.keyring import KeyringFile, KeyringSecret
 from lake.keyring_guard import MARKER, KeyringGuard
 from lake.store import Lake
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.support.sample_tables import FIRST, READINGS, SECOND, VISITS, files_under, readings, visits
 
 if TYPE_CHECKING:

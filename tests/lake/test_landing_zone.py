@@ -11,7 +11,7 @@ import pytest
 from lake.errors import EvidenceRejected, LakeError, SourceUnavailable
 from lake.identity import MANIFEST
 from lake.landing_zone import LandingZone
-from lake.places import Place
+from lake.locations import Location
 from tests.support.processes import await_ready, start
 from tests.support.sample_tables import files_under
 
@@ -186,7 +186,7 @@ def test_a_manifest_that_links_out_of_the_landing_zone_is_never_followed(
 def test_a_run_directory_that_links_out_of_the_landing_zone_is_never_followed(
     zone: LandingZone, files: dict[str, Path], tmp_path: Path
 ) -> None:
-    outside = LandingZone(Place.of(tmp_path / "outside"))
+    outside = LandingZone(Location.of(tmp_path / "outside"))
     outside.land("run-1", files, "")
     directory(zone).mkdir()
     (directory(zone) / "run-1").symlink_to(directory(outside) / "run-1")

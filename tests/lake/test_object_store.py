@@ -9,14 +9,14 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from assets.bronze import fresh as fresh_runs
-from assets.bronze import materialise
-from assets.catalogue import TABLES
+from assets.build.bronze import find_up_to_date as fresh_runs
+from assets.build.bronze import materialise
+from assets.build.catalogue import TABLES
 from bronze import source_files, trace_events
 from bronze.limits import Limits
 from lake.errors import ContractBroken, EvidenceRejected
 from lake.landing_zone import LandingZone
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
 from tests.support.processes import finish, release, start
 from tests.support.sample_tables import FIRST, READINGS, digests, readings
@@ -77,7 +77,7 @@ def test_a_remote_lake_whose_prefix_readers_would_take_for_a_partition_is_refuse
     bucket: str, options: dict[str, str]
 ) -> None:
     with pytest.raises(ContractBroken, match="the lake cannot lie in"):
-        Lake(Place.of(f"{bucket}/env=prod/lake", options))
+        Lake(Location.of(f"{bucket}/env=prod/lake", options))
 
 
 def test_an_absent_remote_table_is_an_empty_one(remote_lake: Lake) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lake.keyring import KeyringFile
-from pipelines.instance import prepare
+from pipelines.instance import prepare_home
 from pipelines.settings import settings
 from tests.support.sample_tables import FIRST, VISITS, visits
 
@@ -60,5 +60,5 @@ def test_a_directory_that_its_owner_has_opened_stays_so(lake: Lake, land_files: 
 def test_keys_and_dagsters_records_are_open_to_their_owner_alone(tmp_path: Path) -> None:
     KeyringFile(tmp_path / "keyring.json", is_made_on_first_use=True)()
     home = settings(str(tmp_path / "lake"), environment={}).home
-    prepare(home)
+    prepare_home(home)
     assert (mode(tmp_path / "keyring.json"), mode(home.directory)) == (0o600, 0o700)

@@ -8,7 +8,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from lake.errors import ContractBroken, EvidenceRejected
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
 from tests.support.sample_tables import CELLS, FIRST, READINGS, readings
 
@@ -104,7 +104,7 @@ def test_partition_values_keep_their_type_whatever_they_look_like(
 def test_a_lake_may_lie_in_a_folder_with_an_odd_name(
     tmp_path: Path, connection: duckdb.DuckDBPyConnection, folder: str
 ) -> None:
-    lake = Lake(Place.of(tmp_path / folder / "lake"))
+    lake = Lake(Location.of(tmp_path / folder / "lake"))
     fill(lake)
     assert_frame_equal(read(lake, connection), expected(*RUNS))
     assert_frame_equal(read(lake, connection, ["b"]), expected("b"))
@@ -114,7 +114,7 @@ def test_a_lake_may_lie_in_a_folder_with_an_odd_name(
 @pytest.mark.parametrize("folder", ["x=y", "run_id=b", "a[b]", "a*b", "a?b", "a#b", "a%20b", "a{b,c}"])
 def test_a_lake_whose_path_readers_would_take_for_a_pattern_is_refused(tmp_path: Path, folder: str) -> None:
     with pytest.raises(ContractBroken, match="the lake cannot lie in") as caught:
-        Lake(Place.of(tmp_path / folder / "lake"))
+        Lake(Location.of(tmp_path / folder / "lake"))
     assert "choose a path without" in caught.value.hint
     assert list(tmp_path.iterdir()) == []
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from lake.errors import DataDamaged
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
 from lake.verification import verify_table
 from tests.support.campaigns import pick_size
@@ -181,7 +181,7 @@ def test_a_deleted_object_of_a_remote_lake_is_noticed_and_put_back(remote_lake: 
 def test_a_lake_elsewhere_is_not_touched_by_a_repair(lake: Lake, tmp_path: Path) -> None:
     lake.replace(READINGS, "a", ROWS, FIRST)
     shutil.copytree(lake.place.directory, tmp_path / "copy")
-    copy = Lake(Place.of(tmp_path / "copy"))
+    copy = Lake(Location.of(tmp_path / "copy"))
     data_files(copy)[0].unlink()
     copy.replace(READINGS, "a", ROWS, FIRST)
     assert data_files(copy)[0].read_bytes() == data_files(lake)[0].read_bytes()

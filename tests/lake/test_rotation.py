@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from assets.catalogue import TABLES
+from assets.build.catalogue import TABLES
 from lake import commits
 from lake.errors import ContractBroken, SourceUnavailable
 from lake.keyring import KeyringFile
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
-from pipelines.keys import reseal
+from pipelines.cli.keys import reseal_tables
 from tests.support.campaigns import pick_size
 from tests.support.planted_texts import finds
 from tests.support.processes import start
@@ -219,13 +219,13 @@ def test_killed_at_any_moment_a_rotation_loses_nothing_and_can_be_finished(
     assert mixed > 0, "no kill fell between two partitions"
 
     monkeypatch.setitem(TABLES, VISITS.full_name, VISITS)
-    assert 0 < len(list(reseal(lake, keyring()))) <= len(RUNS)
-    assert list(reseal(lake, keyring())) == []
+    assert 0 < len(list(reseal_tables(lake, keyring()))) <= len(RUNS)
+    assert list(reseal_tables(lake, keyring())) == []
     assert lake.sealed_with(VISITS) == {run_id: {keyring().active_id} for run_id in RUNS}
     assert all(opened(lake, run_id) == big(run_id) for run_id in RUNS)
     snapshot = lake.snapshot(VISITS)
     assert all(snapshot.is_made_from(run_id, FIRST) and snapshot.has_seen(run_id, SECOND) for run_id in RUNS)
-    elsewhere = Lake(Place.of(tmp_path / "elsewhere"), keyring)
+    elsewhere = Lake(Location.of(tmp_path / "elsewhere"), keyring)
     anew = [elsewhere.replace(VISITS, run_id, big(run_id), FIRST).content_sha256 for run_id in RUNS]
     assert [snapshot.content_sha256(run_id) for run_id in RUNS] == anew
     assert finds(lake.place.directory, HOST, OWNER, NOTE) == []

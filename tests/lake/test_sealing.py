@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lake.errors import ContractBroken
-from lake.keyring import Key, Keyring, KeyringFile, decoded, encoded
-from lake.places import Place
-from lake.sealing import brief, seal, unseal
+from lake.keyring import Key, Keyring, KeyringFile, decode_base64url, encode_base64url
+from lake.locations import Location
+from lake.sealing import abbreviate_token, seal, unseal
 from lake.store import Lake
 from lake.tables import RUN_ID, Column, Kind, Table, int64, text
 from tests.support.planted_texts import finds
@@ -128,7 +128,7 @@ def test_two_texts_in_one_row_never_share_a_nonce() -> None:
 
 def parts(token: str) -> tuple[bytes, bytes]:
     """Nonce and ciphertext of a free text's token, its tag left out."""
-    sealed = decoded(token.rpartition(":")[2]) or b""
+    sealed = decode_base64url(token.rpartition(":")[2]) or b""
     return sealed[:12], sealed[12:-16]
 
 
@@ -218,8 +218,8 @@ def assert_refused(rows: pa.Table, *named: str) -> None:
 
 
 def test_a_token_is_shortened_for_a_person_and_other_text_is_not() -> None:
-    assert brief(tokens("host")[0]) == f"sealed:{OLD.key_id}:…"
-    assert brief(HOST) == HOST
+    assert abbreviate_token(tokens("host")[0]) == f"sealed:{OLD.key_id}:…"
+    assert abbreviate_token(HOST) == HOST
 
 
 # -- what may be declared -----------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_a_second_replacement_writes_nothing(lake: Lake) -> None:
 
 
 def test_the_same_rows_and_key_give_the_same_bytes_in_another_lake(tmp_path: Path) -> None:
-    lakes = [Lake(Place.of(tmp_path / name / "lake"), lambda: RING) for name in ("one", "two")]
+    lakes = [Lake(Location.of(tmp_path / name / "lake"), lambda: RING) for name in ("one", "two")]
     one, two = (lake.replace(VISITS, "a", visits(), FIRST) for lake in lakes)
     assert one.content_sha256 == two.content_sha256
     data = [
@@ -287,7 +287,7 @@ def test_the_same_rows_and_key_give_the_same_bytes_in_another_lake(tmp_path: Pat
 
 
 def test_rows_that_are_streamed_get_the_same_tokens_as_a_frame(lake: Lake, tmp_path: Path) -> None:
-    other = Lake(Place.of(tmp_path / "other"), KeyringFile(tmp_path / "keyring.json"))
+    other = Lake(Location.of(tmp_path / "other"), KeyringFile(tmp_path / "keyring.json"))
     whole = lake.replace(VISITS, "a", visits(), FIRST)
     with other.stage(VISITS, "a") as stage:
         for rank in (0, 1):
@@ -307,7 +307,7 @@ def test_without_a_good_keyring_nothing_is_written(tmp_path: Path, trouble: str)
     if trouble in {"open to all", "spoiled"}:
         path.write_text("{}")
         path.chmod(0o644 if trouble == "open to all" else 0o600)
-    lake = Lake(Place.of(tmp_path / "lake"), None if trouble == "no keyring" else KeyringFile(path))
+    lake = Lake(Location.of(tmp_path / "lake"), None if trouble == "no keyring" else KeyringFile(path))
     with pytest.raises(ContractBroken) as caught:
         lake.replace(VISITS, "a", visits(), FIRST)
     assert caught.value.hint
@@ -342,5 +342,5 @@ def test_a_keyring_is_made_only_when_something_is_sealed_or_revealed(lake: Lake,
 def test_no_key_reaches_the_lake(lake: Lake, tmp_path: Path) -> None:
     lake.replace(VISITS, "a", visits(), FIRST)
     (key,) = KeyringFile(tmp_path / "keyring.json")().keys
-    assert finds(lake.place.directory, encoded(key.secret), key.secret.hex()) == []
+    assert finds(lake.place.directory, encode_base64url(key.secret), key.secret.hex()) == []
     assert not [path for path, data in files_under(lake.place.directory).items() if key.secret[:16] in data]

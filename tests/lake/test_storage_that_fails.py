@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets.bronze import fresh as fresh_runs
-from assets.bronze import materialise
-from assets.catalogue import TABLES
+from assets.build.bronze import find_up_to_date as fresh_runs
+from assets.build.bronze import materialise
+from assets.build.catalogue import TABLES
 from bronze.limits import Limits
 from lake.errors import LakeError, SourceUnavailable
 from lake.landing_zone import LandingZone
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
 from tests.lake.conftest import free_port, options_for
 from tests.support.sample_tables import FIRST, READINGS, digests, readings
@@ -112,7 +112,10 @@ ASKED: dict[str, Callable[[Lake, LandingZone], object]] = {
 
 def ask(what: str, options: dict[str, str]) -> LakeError:
     """Put a question to places in a bucket that is not there."""
-    lake, zone = Lake(Place.of("s3://absent/lake", options)), LandingZone(Place.of("s3://absent/landing", options))
+    lake, zone = (
+        Lake(Location.of("s3://absent/lake", options)),
+        LandingZone(Location.of("s3://absent/landing", options)),
+    )
     with pytest.raises(LakeError) as caught:
         ASKED[what](lake, zone)
     return caught.value
@@ -150,7 +153,10 @@ def test_refused_at_any_moment_a_run_ends_in_an_error_of_one_line_and_a_clean_ru
     gate: Gate, bucket: str, lake: Lake, zone: LandingZone, files: dict[str, Path]
 ) -> None:
     options = options_for(gate.server_port)
-    far_lake, far_zone = Lake(Place.of(f"{bucket}/lake", options)), LandingZone(Place.of(f"{bucket}/landing", options))
+    far_lake, far_zone = (
+        Lake(Location.of(f"{bucket}/lake", options)),
+        LandingZone(Location.of(f"{bucket}/landing", options)),
+    )
     for where in (zone, far_zone):
         where.land(RUN, files, MANIFEST)
     for place, pattern in enumerate(MOMENTS.values()):

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from assets.catalogue import TABLES
+from assets.build.catalogue import TABLES
 from lake.errors import ContractBroken
 from lake.tables import RUN_ID, Table, int64, text
 from tests.support.sample_tables import CELLS, READINGS

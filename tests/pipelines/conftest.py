@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
-from pipelines.instance import instance
+from pipelines.instance import open_instance
 from pipelines.settings import settings
 from tests.support.deployment import Deployment
 from tests.support.snapshot_repository import SnapshotRepository, begun
@@ -26,7 +26,7 @@ def deployment(tmp_path: Path) -> Iterator[Deployment]:
 @pytest.fixture
 def lasting(tmp_path: Path) -> Iterator[Deployment]:
     """The same with its records on disk, as a command keeps them."""
-    with instance(settings(str(tmp_path / "lake"), environment={}).home) as records:
+    with open_instance(settings(str(tmp_path / "lake"), environment={}).home) as records:
         yield Deployment(tmp_path, records)
 
 
@@ -35,7 +35,7 @@ def empty_records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Dagster's records as they are before the first launch: to set them up takes a second."""
     place = tmp_path_factory.mktemp("records")
     home = settings(str(place / "lake"), environment={}).home
-    with instance(home):
+    with open_instance(home):
         return home.directory
 
 

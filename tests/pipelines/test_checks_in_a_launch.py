@@ -8,8 +8,8 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from assets.catalogue import TABLES as CATALOGUE
-from assets.expectations import rules
+from assets.build.catalogue import TABLES as CATALOGUE
+from assets.checks.expectations import list_rules
 from assets.specs import asset_key
 from assets.training_runs import OWN_TABLES, TABLES
 from bronze import source_files, trace_events
@@ -46,7 +46,7 @@ def test_a_broken_promise_blocks_its_run_alone_and_says_why(deployment: Deployme
     deployment.land("good", 100, OFF)
     deployment.land("ill", 120, TEE)
     deployment.launch(["good", "ill"], only=[table.full_name for table in TABLES if table.tier == "bronze"])
-    change(deployment.workplace.lake, trace_events.TABLE, "ill", lambda rows: pl.concat([rows, rows[:1]]))
+    change(deployment.build_context.lake, trace_events.TABLE, "ill", lambda rows: pl.concat([rows, rows[:1]]))
     result = deployment.launch(["good", "ill"], check=True)
     assert not result.success
     failed = {
@@ -77,8 +77,8 @@ def test_the_data_docs_job_validates_every_table_and_fails_where_a_check_does(de
     assert pages == {f"{table.tier}/{table.name}/_all.html" for table in CATALOGUE.values()}
     text = (deployment.chosen.docs / "silver" / "spans" / "_all.html").read_text("utf-8")
     assert "0 of 6 rows violate it" in text
-    assert all(rule.sentence.split(" ")[0] in text for rule in rules(CATALOGUE["silver.spans"]))
-    change(deployment.workplace.lake, trace_events.TABLE, "off", lambda rows: pl.concat([rows, rows[:1]]))
+    assert all(rule.sentence.split(" ")[0] in text for rule in list_rules(CATALOGUE["silver.spans"]))
+    change(deployment.build_context.lake, trace_events.TABLE, "off", lambda rows: pl.concat([rows, rows[:1]]))
     result = job.execute_in_process(instance=deployment.records, raise_on_error=False)
     (failure,) = deployment.events(result, dg.DagsterEventType.STEP_FAILURE)
     assert "bronze.trace_events: no two rows have the same" in str(failure.step_failure_data.error)
@@ -92,7 +92,7 @@ def test_rows_are_looked_at_by_spark_where_the_setting_says_so(tmp_path: Path) -
         deployment.land("good", 100, OFF)
         deployment.land("ill", 120, TEE)
         deployment.launch(["good", "ill"], only=[sources])
-        change(deployment.workplace.lake, source_files.TABLE, "ill", lambda rows: pl.concat([rows, rows[:1]]))
+        change(deployment.build_context.lake, source_files.TABLE, "ill", lambda rows: pl.concat([rows, rows[:1]]))
         result = deployment.launch(["good", "ill"], only=[sources], check=True)
     told = {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
     assert {name: evaluation.metadata["engine"].value for name, evaluation in told.items()} == {

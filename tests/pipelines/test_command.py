@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ def test_demo_lands_the_bundled_recordings_and_a_second_one_changes_nothing(
     assert all(f"{run}: " in first.output and "fresh" not in first.output for run in runs)
     second = teetotal("demo")
     assert second.exit_code == 0
-    assert all(f"{run}: fresh, nothing to do" in second.output for run in runs)
+    assert all(f"{run}: up to date, nothing to do" in second.output for run in runs)
     states = teetotal("status").output
     assert states.count(" fresh ") == len(runs)
 
@@ -187,7 +187,7 @@ def test_a_run_can_be_made_up_to_a_table_and_completed_later(
     assert "a: 2 events, 2 spans (9 of 17 tables changed)" in teetotal(*words).output
     assert len(json.loads(teetotal("show", "gold.trace_summary", "--format", "json").stdout)) == 2
     assert json.loads(teetotal("show", "gold.time_breakdown", "--format", "json").stdout) == []
-    assert "a: fresh, nothing to do" in teetotal(*words).output
+    assert "a: up to date, nothing to do" in teetotal(*words).output
     assert _states(teetotal) == {"a": "stale"}, "not all of it is made"
     assert "a: 2 events, 2 spans" in teetotal("run").output
     assert _states(teetotal) == {"a": "fresh"}
@@ -218,7 +218,7 @@ def test_a_terminal_sees_a_bar_with_bytes_and_rows(places: list[str], traces: li
     _typed(*places, "land", *map(str, traces))
     screen, far_end = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-c", "from pipelines.cli import main; main()", *places, "run", "--no-check"],
+        [sys.executable, "-c", "from pipelines.cli.main import main; main()", *places, "run", "--no-check"],
         cwd=_ROOT,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "160"},
         stdout=subprocess.PIPE,
@@ -246,7 +246,7 @@ def _everything(screen: int) -> str:
 
 def _typed(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", "from pipelines.cli import main; main()", *words],
+        [sys.executable, "-c", "from pipelines.cli.main import main; main()", *words],
         cwd=_ROOT,
         capture_output=True,
         text=True,

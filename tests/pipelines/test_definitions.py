@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from pipelines.definitions import build
+from pipelines.definitions import build_definitions
 from pipelines.settings import settings
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class _Text(SingleFileSnapshotExtension):
 
 @pytest.fixture
 def definitions(tmp_path: Path) -> dg.Definitions:
-    return build(settings(str(tmp_path / "lake"), str(tmp_path / "landing"), environment={}))
+    return build_definitions(settings(str(tmp_path / "lake"), str(tmp_path / "landing"), environment={}))
 
 
 def test_the_graph_is_as_reviewed(definitions: dg.Definitions, snapshot: SnapshotAssertion) -> None:

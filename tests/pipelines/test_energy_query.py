@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets import silver
+from assets.build import silver
 from lake.engines import engine
-from pipelines import sandbox
+from pipelines.cli import sandbox
 
 if TYPE_CHECKING:
     from lake.store import Lake

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from bronze import source_files
 from lake.store import Lake
-from pipelines.cli import main
+from pipelines.cli.main import main
 from pipelines.settings import settings
 from tests.support.small_runs import OFF, trace
 from tests.support.tampered_tables import change

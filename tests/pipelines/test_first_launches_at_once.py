@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.support.campaigns import pick_size
 from tests.support.web_interface import ROOT, House
 

@@ -9,17 +9,17 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from assets.bronze import materialise
+from assets.build.bronze import materialise
 from bronze.limits import Limits
-from lake.connections import closed_off, lock
+from lake.connections import lock, open_sandboxed
 from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST
 from lake.landing_zone import LandingZone
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
-from pipelines import sandbox
-from pipelines.cli import main
-from pipelines.query import parameters, text_of
+from pipelines.cli import sandbox
+from pipelines.cli.main import main
+from pipelines.cli.query import parameters, text_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +82,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "landing" / "a" / "rank0.json").write_bytes(_TRACE)
     (root / "trace.json").write_bytes(_TRACE)
     (root / "desk").mkdir()
-    materialise(Lake(Place.of(root / "lake")), LandingZone(Place.of(root / "landing")), "a", Limits())
+    materialise(Lake(Location.of(root / "lake")), LandingZone(Location.of(root / "landing")), "a", Limits())
     return root
 
 
@@ -135,7 +135,7 @@ def test_a_hostile_value_finds_no_rows_or_is_refused_and_changes_nothing(
     before = _tree(root)
     told = ""
     try:
-        with sandbox.ask(Lake(Place.of(root / "lake")), sql, parameters([f"{name}={payload}"])) as answer:
+        with sandbox.ask(Lake(Location.of(root / "lake")), sql, parameters([f"{name}={payload}"])) as answer:
             assert answer.rows().read_all().num_rows == 0
     except EvidenceRejected as error:
         told = str(error)
@@ -151,7 +151,7 @@ def test_a_hostile_statement_is_refused_or_only_reads(
     before = _tree(root)
     with (
         pytest.raises(EvidenceRejected) as refused,
-        sandbox.ask(Lake(Place.of(root / "lake")), text_of(payload, None, BytesIO())) as answer,
+        sandbox.ask(Lake(Location.of(root / "lake")), text_of(payload, None, BytesIO())) as answer,
     ):
         answer.rows().read_all()
     assert _tree(root) == before
@@ -175,7 +175,7 @@ def test_a_hostile_statement_and_a_hostile_value_leave_nothing_behind_when_typed
 def test_a_hostile_text_in_a_field_for_any_text_is_kept_as_it_is(tmp_path: Path, payload: str) -> None:
     """Free text may say anything: it comes back to the letter, found by its value, and no other run with it."""
     (tmp_path / "trace.json").write_bytes(_TRACE)
-    lake, zone = Lake(Place.of(tmp_path / "lake")), LandingZone(Place.of(tmp_path / "landing"))
+    lake, zone = Lake(Location.of(tmp_path / "lake")), LandingZone(Location.of(tmp_path / "landing"))
     for run_id, text in (("plain", "resnet50"), ("hostile", payload)):
         words = [
             "land",
@@ -200,7 +200,7 @@ def test_no_table_function_opens_a_file(tmp_path: Path) -> None:
     canary.write_text("tweet,tweet\n1,2\n")
     functions = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN ('table', 'table_macro')"
     repeated = {"repeat", "unnest", "json_each", "json_tree"}  # these say back what they are given
-    with closed_off(1 << 30) as connection:
+    with open_sandboxed(1 << 30) as connection:
         lock(connection)
         names = sorted(name for (name,) in connection.execute(functions).fetchall())
         assert {"read_csv", "read_text", "glob", "parquet_metadata", "sniff_csv"} <= set(names)

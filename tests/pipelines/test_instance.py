@@ -9,10 +9,10 @@ import dagster as dg
 import pytest
 import yaml
 
-from assets.processes import LOCK_TAG, PROCESS_TAG, lock_launch, queued_launches, tags_of
-from assets.waiting import POOL
+from assets.launch_locks import LOCK_TAG, PROCESS_TAG, lock_launch, queued_launches, tags_of
+from assets.pool_wait import POOL
 from lake.errors import ContractBroken
-from pipelines.instance import instance, prepare
+from pipelines.instance import open_instance, prepare_home
 from pipelines.settings import environment, settings
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 def test_the_records_of_a_lake_lie_beside_it_and_say_every_path_in_full(tmp_path: Path) -> None:
     home = settings(str(tmp_path / "lake"), environment={}).home
-    prepare(home)
+    prepare_home(home)
     assert home.directory == tmp_path / ".dagster"
     told = yaml.safe_load((home.directory / "dagster.yaml").read_text("utf-8"))
     assert told["storage"]["sqlite"]["base_dir"] == str(tmp_path / ".dagster" / "storage")
     assert told["telemetry"] == {"enabled": False}
-    with instance(home) as records:
+    with open_instance(home) as records:
         assert records.get_runs() == []
     assert not (tmp_path / ".dagster" / "history").exists(), "nothing lies where the settings do not say"
 
@@ -42,17 +42,17 @@ def test_a_checkout_keeps_its_records_in_itself(tmp_path: Path, monkeypatch: pyt
 
 def test_a_home_that_was_named_is_used_as_it_is(tmp_path: Path) -> None:
     home = settings(str(tmp_path / "lake"), environment={"DAGSTER_HOME": str(tmp_path)}).home
-    prepare(home)
+    prepare_home(home)
     assert list(tmp_path.iterdir()) == []
     missing = settings(str(tmp_path / "lake"), environment={"DAGSTER_HOME": str(tmp_path / "none")}).home
     with pytest.raises(ContractBroken, match="no directory"):
-        prepare(missing)
+        prepare_home(missing)
 
 
 def test_a_server_for_the_records_is_named_and_its_address_not_repeated(tmp_path: Path) -> None:
     address = "postgresql://someone:secret@localhost:5432/records"
     home = settings(str(tmp_path / "lake"), environment={"TEETOTAL_POSTGRES_URL": address}).home
-    prepare(home)
+    prepare_home(home)
     text = (home.directory / "dagster.yaml").read_text("utf-8")
     assert yaml.safe_load(text)["storage"] == {"postgres": {"postgres_url": {"env": "TEETOTAL_POSTGRES_URL"}}}
     assert "secret" not in text
@@ -82,7 +82,7 @@ def test_a_launch_whose_process_is_gone_is_failed_and_gives_its_place_back(tmp_p
         "retried": tags_of(ids["dead"]),
         "stranger": {},
     }
-    with instance(home) as records, lock_launch(records, ids["living"]) as is_held:
+    with open_instance(home) as records, lock_launch(records, ids["living"]) as is_held:
         assert is_held
         for name, run_id in ids.items():
             records.create_run_for_job(_job, run_id=run_id, status=dg.DagsterRunStatus.STARTED, tags=tags[name])
@@ -90,7 +90,7 @@ def test_a_launch_whose_process_is_gone_is_failed_and_gives_its_place_back(tmp_p
         waiting = (ids["dead"], ids["living"], ids["retried"], "killed before its launch was recorded")
         for run_id in waiting:
             records.event_log_storage.claim_concurrency_slot(POOL, run_id, "step")
-        with instance(home) as again:
+        with open_instance(home) as again:
             runs = {name: again.get_run_by_id(run_id) for name, run_id in ids.items()}
             queued = queued_launches(again, POOL)
     failed = {name for name, run in runs.items() if run is not None and run.status is dg.DagsterRunStatus.FAILURE}

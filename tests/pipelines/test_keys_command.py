@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from assets import catalogue
+from assets.build import catalogue
 from lake.errors import ContractBroken
-from lake.keyring import KeyringFile, encoded
-from lake.places import Place
+from lake.keyring import KeyringFile, encode_base64url
+from lake.locations import Location
 from lake.store import Lake
-from pipelines.cli import main
+from pipelines.cli.main import main
 from pipelines.settings import settings
 from tests.support.sample_tables import FIRST, HOST, NOTE, OWNER, SECOND, VISITS, visits
 
@@ -111,7 +111,9 @@ def test_no_command_prints_a_secret(teetotal: Callable[..., Result], lake: Lake,
         for words in (("keys", "list"), ("keys", "rotate"), ("keys", "list"), ("show", "silver.visits"))
     )
     assert len(keyring().keys) == 2
-    assert not [key.key_id for key in keyring().keys if encoded(key.secret)[:12] in said or key.secret.hex() in said]
+    assert not [
+        key.key_id for key in keyring().keys if encode_base64url(key.secret)[:12] in said or key.secret.hex() in said
+    ]
 
 
 def test_create_makes_a_keyring_once(teetotal: Callable[..., Result], tmp_path: Path) -> None:
@@ -195,14 +197,14 @@ def test_a_keyring_may_be_handed_over_as_text(tmp_path: Path) -> None:
     known = {"TEETOTAL_KEYRING_SECRET": (tmp_path / "keyring.json").read_text()}
     chosen = settings("s3://bucket/lake", environment=known)
     assert chosen.keyring().keys == made.keys
-    assert encoded(made.active.secret)[:12] not in repr(chosen)
+    assert encode_base64url(made.active.secret)[:12] not in repr(chosen)
     with pytest.raises(ContractBroken, match="TEETOTAL_KEYRING_SECRET is read, never written"):
         chosen.keyring.rotate()
 
 
 def test_an_object_store_needs_a_keyring_only_where_something_is_sealed(tmp_path: Path) -> None:
     chosen = settings("s3://bucket/lake", environment={})
-    lake = Lake(Place.of(tmp_path / "lake"), chosen.keyring)
+    lake = Lake(Location.of(tmp_path / "lake"), chosen.keyring)
     with pytest.raises(ContractBroken, match=r"no keyring for s3://bucket/lake.*TEETOTAL_KEYRING.*_SECRET"):
         lake.replace(VISITS, "a", visits(), FIRST)
     assert not lake.place.directory.exists()

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from pipelines.landing_sensor import build_landing_sensor
-from pipelines.partitions import known
+from pipelines.partitions import list_known
 from tests.support.build_runs import build_runs, record_passed
 from tests.support.small_runs import OFF, TEE, trace
 
@@ -29,7 +29,7 @@ class Ticking:
 
     def tick(self) -> list[tuple[str, str]]:
         """The first and the last run of each launch that the sensor asks for."""
-        resources = {"workplace": self._orchestra.workplace}
+        resources = {"build_context": self._orchestra.build_context}
         with dg.build_sensor_context(self._orchestra.records, cursor=self.cursor, resources=resources) as context:
             result = build_landing_sensor(15)(context)
             cursor = context.cursor
@@ -61,7 +61,7 @@ def test_new_runs_become_partitions_and_one_launch(deployment: Deployment, ticki
     for run_id in ("b", "a", "c"):
         deployment.land(run_id)
     assert ticking.tick() == [("a", "c")]
-    assert known(deployment.records) == ["a", "b", "c"]
+    assert list_known(deployment.records) == ["a", "b", "c"]
     assert ticking.observed == ["a", "b", "c"]
 
 
@@ -96,7 +96,7 @@ def test_a_run_that_is_half_written_waits(deployment: Deployment, ticking: Ticki
     directory.mkdir(parents=True)
     (directory / "rank0.json").write_bytes(trace(100))
     assert ticking.tick() == []
-    assert known(deployment.records) == []
+    assert list_known(deployment.records) == []
     deployment.land("half")
     assert ticking.tick() == [("half", "half")]
 
@@ -108,7 +108,7 @@ def test_a_run_that_is_gone_is_forgotten_and_may_come_back(deployment: Deploymen
     assert ticking.tick() == []
     assert ticking.cursor is not None
     assert json.loads(ticking.cursor) == {}
-    assert known(deployment.records) == ["a"], "its tables stay in the lake, and so does its partition"
+    assert list_known(deployment.records) == ["a"], "its tables stay in the lake, and so does its partition"
     deployment.land("a", 140)
     assert ticking.tick() == [("a", "a")]
 
@@ -116,8 +116,8 @@ def test_a_run_that_is_gone_is_forgotten_and_may_come_back(deployment: Deploymen
 def test_what_a_command_has_made_already_is_a_partition_but_no_launch(deployment: Deployment, ticking: Ticking) -> None:
     deployment.land("off", 100, OFF)
     deployment.land("tee", 120, TEE)
-    build_runs(deployment.workplace.lake, deployment.workplace.zone, ["off", "tee"])
-    record_passed(deployment.workplace.lake, ["off", "tee"])
+    build_runs(deployment.build_context.lake, deployment.build_context.zone, ["off", "tee"])
+    record_passed(deployment.build_context.lake, ["off", "tee"])
     assert ticking.tick() == []
-    assert known(deployment.records) == ["off", "tee"]
+    assert list_known(deployment.records) == ["off", "tee"]
     assert ticking.tick() == []

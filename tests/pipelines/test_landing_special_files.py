@@ -18,9 +18,9 @@ from bronze import land
 from bronze.limits import Limits
 from lake.errors import EvidenceRejected, SourceUnavailable
 from lake.landing_zone import LandingZone
-from lake.places import Place
-from lake.regular_files import SourceFile, Tree, copy_file, named_file
-from pipelines.cli import main
+from lake.locations import Location
+from lake.regular_files import SourceFile, Tree, copy_file, open_named
+from pipelines.cli.main import main
 from tests.support.processes import await_ready, start
 from tests.support.traces import GOOD
 
@@ -291,11 +291,11 @@ def test_a_landed_file_that_changes_after_it_was_digested_is_not_read_as_if_it_w
 
 
 def test_a_copy_is_made_only_of_what_is_there_when_it_is_opened(tmp_path: Path, job: Path) -> None:
-    copy_file(named_file(job / "rank0.json"), tmp_path / "copy")
+    copy_file(open_named(job / "rank0.json"), tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == GOOD
     with pytest.raises(FileExistsError):
-        copy_file(named_file(job / "rank0.json"), tmp_path / "copy")
+        copy_file(open_named(job / "rank0.json"), tmp_path / "copy")
 
 
 def test_a_landing_zone_without_directory_has_nothing_to_remove(tmp_path: Path) -> None:
-    assert LandingZone(Place.of(tmp_path / "absent")).remove_abandoned() == []
+    assert LandingZone(Location.of(tmp_path / "absent")).remove_abandoned() == []

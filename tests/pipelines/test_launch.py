@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.data_version import StaleStatus
 
-from assets import bronze, gold, silver
-from assets.events import observed_landing
+from assets.build import bronze, gold, silver
+from assets.dagster_events import observe_landing
 from assets.training_runs import TABLES
 from tests.support.small_runs import OFF, TEE
 
@@ -27,7 +27,7 @@ def test_a_launch_tells_of_every_partition_by_its_content(deployment: Deployment
     result = deployment.launch(["off", "tee"])
     assert result.success
     assert deployment.told(result) == {(name.replace(".", "/"), run) for name in EVERY for run in ("off", "tee")}
-    lake = deployment.workplace.lake
+    lake = deployment.build_context.lake
     for table in TABLES:
         snapshot = lake.snapshot(table)
         expected = {run_id: snapshot.content_sha256(run_id) for run_id in ("off", "tee")}
@@ -63,7 +63,7 @@ def test_what_a_partition_holds_is_told_with_it(deployment: Deployment) -> None:
     assert told["bronze/source_files", "tee"]["kept"].value == 1
     assert told["silver/rule_counts", "tee"]["kept"].value == 6
     assert "1.2" in str(told["gold/step_overhead", "tee"]["rows_shown"].value)
-    assert str(told["gold/toll_breakdown", "tee"]["picture"].value).startswith("![")
+    assert str(told["gold/overhead_breakdown", "tee"]["picture"].value).startswith("![")
     run = deployment.records.get_run_by_id(result.run_id)
     assert run is not None
     assert run.tags["teetotal/engine"] == "duckdb"
@@ -102,7 +102,7 @@ def test_a_changed_directory_makes_its_run_stale_and_no_other(deployment: Deploy
     deployment.launch(["off", "tee"])
     deployment.land("tee", 140, TEE)
     deployment.records.report_runless_asset_event(
-        observed_landing("tee", bronze.seen(deployment.workplace.zone, "tee"))
+        observe_landing("tee", bronze.mark_landing(deployment.build_context.zone, "tee"))
     )
     assert deployment.status("bronze.trace_events", "tee") is StaleStatus.STALE
     assert deployment.status("bronze.trace_events", "off") is StaleStatus.FRESH
@@ -111,7 +111,7 @@ def test_a_changed_directory_makes_its_run_stale_and_no_other(deployment: Deploy
     assert deployment.status("gold.pairs", "tee") is StaleStatus.FRESH
 
 
-def test_a_changed_twin_brings_the_pairs_of_other_runs_up_to_date(deployment: Deployment) -> None:
+def test_a_changed_baseline_brings_the_pairs_of_other_runs_up_to_date(deployment: Deployment) -> None:
     deployment.land("off", 100, OFF)
     deployment.land("tee", 120, TEE)
     deployment.launch(["off", "tee"])

@@ -4,7 +4,7 @@ import pytest
 
 from gold.margin import MARGIN
 from lake.errors import ContractBroken
-from pipelines.definitions import workplace
+from pipelines.definitions import build_context
 from pipelines.settings import environment, settings
 
 
@@ -12,7 +12,7 @@ def test_the_margin_is_what_was_typed_else_what_the_environment_says() -> None:
     assert settings(environment={}).margin == MARGIN
     assert settings(environment={"TEETOTAL_MARGIN": "0.05"}).margin == 0.05
     chosen = settings(environment={"TEETOTAL_MARGIN": "0.05"}, margin="0.01")
-    assert chosen.margin == workplace(chosen).margin == 0.01
+    assert chosen.margin == build_context(chosen).margin == 0.01
 
 
 def test_a_process_of_its_own_finds_the_same_margin() -> None:

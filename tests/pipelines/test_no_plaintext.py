@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from assets import gold, silver
-from pipelines.cli import main
+from assets.build import gold, silver
+from pipelines.cli.main import main
 from tests.support.planted_texts import finds
 
 if TYPE_CHECKING:

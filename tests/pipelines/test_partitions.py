@@ -7,14 +7,14 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.partitions import range_tags, stretches
+from pipelines.partitions import find_ranges, make_range_tags
 
 ORDERS = st.lists(st.sampled_from("abcdefgh"), unique=True)
 
 
 def test_neighbours_go_together() -> None:
-    assert stretches({"a", "b", "d"}, ["a", "b", "c", "d"]) == [["a", "b"], ["d"]]
-    assert range_tags(["a", "b"]) == {
+    assert find_ranges({"a", "b", "d"}, ["a", "b", "c", "d"]) == [["a", "b"], ["d"]]
+    assert make_range_tags(["a", "b"]) == {
         "dagster/asset_partition_range_start": "a",
         "dagster/asset_partition_range_end": "b",
     }
@@ -22,7 +22,7 @@ def test_neighbours_go_together() -> None:
 
 @given(ORDERS, st.sets(st.sampled_from("abcdefgh")))
 def test_stretches_are_exactly_the_wanted_runs_in_as_few_launches_as_can_be(order: list[str], wanted: set[str]) -> None:
-    found = stretches(wanted, order)
+    found = find_ranges(wanted, order)
     assert [run_id for stretch in found for run_id in stretch] == [run_id for run_id in order if run_id in wanted]
     for stretch in found:
         first = order.index(stretch[0])

@@ -11,12 +11,12 @@ from urllib.parse import quote
 import psycopg2
 import pytest
 
-from assets.processes import fail_dead_launches, lock_launch
+from assets.launch_locks import fail_dead_launches, lock_launch
+from assets.pool_wait import POOL
 from assets.training_runs import TABLES
-from assets.waiting import POOL
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
-from pipelines.instance import instance
+from pipelines.instance import open_instance
 from pipelines.settings import settings
 from tests.support.build_runs import build_runs
 from tests.support.web_interface import House
@@ -68,7 +68,7 @@ def test_the_lock_of_a_launch_is_held_on_the_server_and_ends_with_its_connection
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEETOTAL_POSTGRES_URL", server)
-    with instance(settings(str(tmp_path / "lake")).home) as records:
+    with open_instance(settings(str(tmp_path / "lake")).home) as records:
         with lock_launch(records, "living") as held, lock_launch(records, "living") as held_twice:
             assert (held, held_twice) == (True, False)
             storage = records.event_log_storage
@@ -99,7 +99,7 @@ def test_two_commands_at_once_on_one_lake_keep_their_records_on_the_server(serve
     )
     assert made == [(run_id,) for run_id in RUNS]
     # Every partition is the one that a single process makes, without Dagster and with the same keys.
-    alone = Lake(Place.of(tmp_path / "alone"), house.settings.keyring)
+    alone = Lake(Location.of(tmp_path / "alone"), house.settings.keyring)
     build_runs(alone, house.zone, RUNS)
     assert contents(house.lake) == contents(alone)
 

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from assets.catalogue import TABLES
+from assets.build.catalogue import TABLES
 from lake.errors import EvidenceRejected, SourceUnavailable
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
 from lake.tables import Kind
-from pipelines import sandbox
-from pipelines.cli import main
-from pipelines.query import parameters
+from pipelines.cli import sandbox
+from pipelines.cli.main import main
+from pipelines.cli.query import parameters
 from tests.support.two_runs import bring_two
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Two runs in a lake that no test changes: a kernel of 2 µs in one, of 3 µs in the other, of 1 µs in both."""
     root = tmp_path_factory.mktemp("shared")
-    lake = Lake(Place.of(root / "lake"))
+    lake = Lake(Location.of(root / "lake"))
     bring_two(root, lake)
     return lake
 
@@ -54,7 +54,7 @@ def ask(shared: Lake) -> Callable[..., list[dict[str, Any]]]:
 @pytest.fixture
 def own(shared: Lake, tmp_path: Path) -> Lake:
     """A copy of the same lake, for a test that damages it."""
-    return Lake(Place.of(shutil.copytree(shared.place.directory, tmp_path / "own")))
+    return Lake(Location.of(shutil.copytree(shared.place.directory, tmp_path / "own")))
 
 
 @pytest.fixture

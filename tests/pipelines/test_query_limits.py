@@ -14,15 +14,15 @@ import pytest
 from click.testing import CliRunner
 
 from lake.errors import ContractBroken, EvidenceRejected, LimitReached, SourceUnavailable
-from pipelines import sandbox
-from pipelines.cli import main
-from pipelines.query import query
+from pipelines.cli import sandbox
+from pipelines.cli.main import main
+from pipelines.cli.query import query
 from pipelines.settings import parse_bytes, query_environment, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lake.places import Place
+    from lake.locations import Location
     from lake.store import Lake
 
 MEMORY = 200_000_000
@@ -53,7 +53,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def place(lake: Lake) -> Place:
+def place(lake: Lake) -> Location:
     return lake.place
 
 
@@ -64,7 +64,7 @@ def _no_process_is_left() -> Iterator[None]:
     assert children(os.getpid()) == before
 
 
-def test_the_time_ends_a_statement_that_is_still_planned(place: Place) -> None:
+def test_the_time_ends_a_statement_that_is_still_planned(place: Location) -> None:
     done = CliRunner().invoke(
         main, ["--lake", str(place), "query", COLUMNS, "--timeout", "0.3", "--format", "csv"], catch_exceptions=False
     )
@@ -72,7 +72,7 @@ def test_the_time_ends_a_statement_that_is_still_planned(place: Place) -> None:
     assert "no answer within 0.3 s (ask for less, or allow more with --timeout" in done.stderr
 
 
-def test_the_time_also_ends_while_rows_are_read(place: Place) -> None:
+def test_the_time_also_ends_while_rows_are_read(place: Location) -> None:
     waiting = "SELECT range AS n FROM range(200000) UNION ALL SELECT sleep_ms(600000)"
     with (
         pytest.raises(LimitReached, match="no answer within 1 s"),
@@ -81,7 +81,7 @@ def test_the_time_also_ends_while_rows_are_read(place: Place) -> None:
         answer.rows().read_all()
 
 
-def test_a_sort_of_more_than_the_memory_is_refused_and_nothing_is_spilled(place: Place, tmp_path: Path) -> None:
+def test_a_sort_of_more_than_the_memory_is_refused_and_nothing_is_spilled(place: Location, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     sort = "SELECT range FROM range(1000000000) ORDER BY hash(range)"
     with (
@@ -92,19 +92,19 @@ def test_a_sort_of_more_than_the_memory_is_refused_and_nothing_is_spilled(place:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_memory_that_duckdb_does_not_count_is_bounded_by_the_address_space(place: Place) -> None:
+def test_memory_that_duckdb_does_not_count_is_bounded_by_the_address_space(place: Location) -> None:
     """One text of many gigabytes, put together of parts: DuckDB's own limit does not see it."""
     text = "SELECT repeat('x', 1000000000) || repeat('y', 1000000000) || repeat('z', 2000000000) AS t"
     with query(place, text, memory_bytes=MEMORY) as answer, pytest.raises(LimitReached, match=r"0\.2 GB of memory"):
         answer.rows().read_all()
 
 
-def test_a_table_for_the_terminal_is_not_collected_without_end(place: Place) -> None:
+def test_a_table_for_the_terminal_is_not_collected_without_end(place: Location) -> None:
     with query(place, ENDLESS, memory_bytes=MEMORY) as answer, pytest.raises(LimitReached, match="--format csv"):
         answer.first(None)
 
 
-def test_a_process_that_dies_before_it_answers_is_told(place: Place, tmp_path: Path) -> None:
+def test_a_process_that_dies_before_it_answers_is_told(place: Location, tmp_path: Path) -> None:
     (tmp_path / "pipelines").mkdir()
     environment = {**query_environment(), "PYTHONPATH": str(tmp_path)}  # a package without what is to run
     (tmp_path / "pipelines" / "__init__.py").touch()
@@ -116,7 +116,7 @@ def test_a_process_that_dies_before_it_answers_is_told(place: Place, tmp_path: P
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
-def test_when_the_command_ends_so_does_the_process_that_answers(place: Place, sent: signal.Signals) -> None:
+def test_when_the_command_ends_so_does_the_process_that_answers(place: Location, sent: signal.Signals) -> None:
     words = ["--lake", str(place), "query", ENDLESS, "--format", "csv", "--timeout", "0"]
     command = subprocess.Popen([Path(sys.executable).with_name("teetotal"), *words], stdout=subprocess.PIPE)
     assert command.stdout is not None

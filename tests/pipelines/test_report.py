@@ -12,7 +12,7 @@ import pytest
 from bronze import source_files
 from gold import pairs
 from lake.errors import EvidenceRejected, SourceUnavailable
-from pipelines import report
+from pipelines.cli import report
 from silver import runs
 from tests.support.web_interface import COMMAND, ROOT
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lake.store import Lake
 
 SECTIONS = (
-    *("verdicts", "slowdown", "toll", "time", "overlap", "operations"),
+    *("verdicts", "slowdown", "overhead", "time", "overlap", "operations"),
     *("sealing", "rejected", "availability", "published", "provenance"),
 )
 
@@ -30,7 +30,7 @@ SECTIONS = (
 @pytest.fixture(scope="module")
 def html(recorded: Lake) -> str:
     """The page of all recordings."""
-    return report.built(recorded).html
+    return report.build_page(recorded).html
 
 
 def test_the_page_of_the_recordings_has_every_section_and_run_and_is_under_five_megabytes(
@@ -43,10 +43,10 @@ def test_the_page_of_the_recordings_has_every_section_and_run_and_is_under_five_
 
 
 def test_every_verdict_of_the_lake_is_a_sentence_of_the_page(recorded: Lake, html: str) -> None:
-    twins = recorded.scan(pairs.TABLE).select("run_id", "baseline_run_id").collect().rows()
-    assert len(re.findall('<p class="verdict">', html)) == len(twins)
-    for run_id, twin in twins:
-        assert f"{run_id} against {twin}" in html
+    baselines = recorded.scan(pairs.TABLE).select("run_id", "baseline_run_id").collect().rows()
+    assert len(re.findall('<p class="verdict">', html)) == len(baselines)
+    for run_id, baseline in baselines:
+        assert f"{run_id} against {baseline}" in html
 
 
 def test_sealed_columns_and_names_of_files_stay_out_of_it(recorded: Lake, html: str) -> None:
@@ -61,30 +61,30 @@ def test_sealed_columns_and_names_of_files_stay_out_of_it(recorded: Lake, html: 
     assert all(digest in html for digest in digests)
 
 
-def test_a_page_of_one_run_holds_it_and_its_twin_alone(recorded: Lake) -> None:
-    run_id, twin = recorded.scan(pairs.TABLE).select("run_id", "baseline_run_id").sort("run_id").collect().row(0)
-    made = report.built(recorded, [run_id])
+def test_a_page_of_one_run_holds_it_and_its_baseline_alone(recorded: Lake) -> None:
+    run_id, baseline = recorded.scan(pairs.TABLE).select("run_id", "baseline_run_id").sort("run_id").collect().row(0)
+    made = report.build_page(recorded, [run_id])
     assert made.runs == 2
-    others = {*recorded.snapshot(runs.TABLE).run_ids} - {run_id, twin}
+    others = {*recorded.snapshot(runs.TABLE).run_ids} - {run_id, baseline}
     assert not [other for other in others if f'data-run="{other}"' in made.html]
 
 
 def test_a_run_that_is_not_there_is_named_with_the_nearest_that_is(recorded: Lake) -> None:
     known = min(recorded.snapshot(runs.TABLE).run_ids)
     with pytest.raises(EvidenceRejected, match=f"did you mean '{known}'"):
-        report.built(recorded, [f"{known}x"])
+        report.build_page(recorded, [f"{known}x"])
 
 
 def test_a_file_is_there_whole_or_as_it_was(tmp_path: Path) -> None:
     out = tmp_path / "report.html"
-    assert report.write(out, "one") == 3
-    report.write(out, "other")
+    assert report.write_page(out, "one") == 3
+    report.write_page(out, "other")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("report.html", "other")]
     with pytest.raises(SourceUnavailable, match=r"nowhere/report\.html"):
-        report.write(tmp_path / "nowhere" / "report.html", "text")
+        report.write_page(tmp_path / "nowhere" / "report.html", "text")
     (tmp_path / "taken").mkdir()
     with pytest.raises(SourceUnavailable):
-        report.write(tmp_path / "taken", "text")
+        report.write_page(tmp_path / "taken", "text")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "taken"]
 
 
@@ -121,7 +121,7 @@ def test_a_table_without_a_chart_says_which_have_one(recorded: Lake) -> None:
     done = called(recorded.place.directory, "show", "gold.pairs", "--plot")
     assert done.returncode == 2
     assert "gold.pairs has no chart to plot" in done.stderr
-    assert "gold.toll_breakdown" in done.stderr
+    assert "gold.overhead_breakdown" in done.stderr
 
 
 def test_a_plot_takes_no_columns(recorded: Lake) -> None:
@@ -131,7 +131,7 @@ def test_a_plot_takes_no_columns(recorded: Lake) -> None:
 
 
 def test_help_imports_nothing_that_draws() -> None:
-    asked = "import sys; from pipelines.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    asked = "import sys; from pipelines.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
     done = subprocess.run(
         [
             COMMAND[0],

@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from lake.errors import LakeError
-from lake.places import reaching
+from lake.locations import report_unreachable
 from lake.scarcity import next_step
-from pipelines import opening
-from pipelines.cli import main
+from pipelines.cli import session
+from pipelines.cli.main import main
 from tests.support.web_interface import COMMAND, ROOT, House
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_too_few_open_files_are_one_line(tmp_path: Path) -> None:
 
 def test_a_low_limit_of_open_files_that_may_be_raised_is_raised() -> None:
     code = (
-        "import resource; from pipelines.failures import require_resources as r\n"
+        "import resource; from pipelines.cli.failures import require_resources as r\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (32, 4096)); r(); print(resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -127,7 +127,7 @@ def test_what_the_machine_lacks_is_told_with_the_next_step(error: Exception, ste
 
 
 def test_storage_that_is_full_says_so_in_the_lake_s_own_error() -> None:
-    with pytest.raises(LakeError, match="free some space"), reaching("the lake could not be written"):
+    with pytest.raises(LakeError, match="free some space"), report_unreachable("the lake could not be written"):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -137,7 +137,7 @@ def test_an_error_that_nobody_expected_is_one_line_and_its_traceback_is_printed_
     def fail(*_: object) -> None:
         raise KeyError("silver")
 
-    monkeypatch.setattr(opening, "lake", fail)
+    monkeypatch.setattr(session, "lake", fail)
     words = [*House(tmp_path).places, "status"]
     short = CliRunner().invoke(main, words)
     assert (short.exit_code, short.stderr.count("\n")) == (1, 1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.catalogue import TABLES
+from assets.build.catalogue import TABLES
 from pipelines.schedules import nightly
 from silver import spans
 from tests.support.build_runs import build_runs, record_passed
@@ -22,7 +22,7 @@ def _requests(deployment: Deployment) -> list[dg.RunRequest]:
     with dg.build_schedule_context(
         deployment.records,
         scheduled_execution_time=datetime(2026, 11, 15, 2, tzinfo=UTC),
-        resources={"workplace": deployment.workplace},
+        resources={"build_context": deployment.build_context},
     ) as context:
         found: Any = nightly(context)
         return list(found)
@@ -31,8 +31,8 @@ def _requests(deployment: Deployment) -> list[dg.RunRequest]:
 def test_every_night_stale_runs_are_launched_and_all_runs_compared(lasting: Deployment) -> None:
     for run_id in ("a", "b", "c"):
         lasting.land(run_id)
-    build_runs(lasting.workplace.lake, lasting.workplace.zone, ["b"])
-    record_passed(lasting.workplace.lake, ["b"])
+    build_runs(lasting.build_context.lake, lasting.build_context.zone, ["b"])
+    record_passed(lasting.build_context.lake, ["b"])
     *runs, across = _requests(lasting)
     assert [
         (run.tags["dagster/asset_partition_range_start"], run.tags["dagster/asset_partition_range_end"]) for run in runs
@@ -51,7 +51,7 @@ def test_every_night_stale_runs_are_launched_and_all_runs_compared(lasting: Depl
 
 def test_upkeep_removes_what_no_version_holds_and_no_row(deployment: Deployment) -> None:
     deployment.land("a")
-    lake, zone = deployment.workplace.lake, deployment.workplace.zone
+    lake, zone = deployment.build_context.lake, deployment.build_context.zone
     build_runs(lake, zone, ["a"])
     orphan = deployment.place / "lake" / "silver" / "spans" / "run_id=a" / "left-by-a-killed-writer.parquet"
     orphan.write_bytes(b"PAR1")

@@ -5,7 +5,7 @@ import io
 import duckdb
 from rich.console import Console
 
-from pipelines import show
+from pipelines.cli import show
 
 SENTENCE = "a verdict that says more than sixty characters can hold, and whose end is the part that matters most"
 
@@ -13,7 +13,7 @@ SENTENCE = "a verdict that says more than sixty characters can hold, and whose e
 def drawn(width: int) -> str:
     out = io.StringIO()
     rows = duckdb.connect().sql("SELECT $text AS verdict, NULL AS reason, 7 AS n", params={"text": SENTENCE})
-    show.draw(rows.to_arrow_reader(), 1, Console(file=out, width=width))
+    show.draw_table(rows.to_arrow_reader(), 1, Console(file=out, width=width))
     return out.getvalue()
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from assets import silver
+from assets.build import silver
 from lake import engines
-from pipelines import cli
+from pipelines.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records_at_hand: Non
 @pytest.fixture
 def teetotal(places: list[str]) -> Callable[..., Result]:
     """The command, in this process."""
-    return lambda *words: CliRunner().invoke(cli.main, [*places, *words], catch_exceptions=False)
+    return lambda *words: CliRunner().invoke(main.main, [*places, *words], catch_exceptions=False)
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_what_was_rejected_is_told_with_its_rule(teetotal: Callable[..., Result]
 
 
 def test_the_engines_that_the_command_offers_are_those_that_there_are() -> None:
-    assert cli._ENGINES == engines.ENGINES
+    assert main._ENGINES == engines.ENGINES
 
 
 def test_another_engine_finds_nothing_to_change(
@@ -182,7 +182,7 @@ def test_another_engine_finds_nothing_to_change(
     assert teetotal("run", "--no-check", "--engine", first).exit_code == 0
     versions = {path: path.stat().st_mtime_ns for path in (tmp_path / "lake" / "silver").rglob("*.json")}
     for other in others:
-        assert teetotal("run", "--no-check", "--engine", other).output == "honest: fresh, nothing to do\n"
+        assert teetotal("run", "--no-check", "--engine", other).output == "honest: up to date, nothing to do\n"
         again = teetotal("run", "--no-check", "--engine", other, "--full")
         assert again.exit_code == 0, again.output
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "lake" / "silver").rglob("*.json")} == versions
@@ -193,7 +193,7 @@ def test_an_engine_that_there_is_not_is_wrong_usage_and_writes_nothing(
 ) -> None:
     put("honest", SEALED, *hook(*_SEALED))
     done = subprocess.run(
-        [sys.executable, "-c", "from pipelines.cli import main; main()", *places, "run", "--engine", "sprak"],
+        [sys.executable, "-c", "from pipelines.cli.main import main; main()", *places, "run", "--engine", "sprak"],
         cwd=_ROOT,
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""`teetotal snapshots` on a real repository: what is told of a change, and when the gate stays shut."""
+"""`python -m pipelines.review` on a real repository: what is told of a change, and when the gate stays shut."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_with_a_reason_it_passes_and_the_review_is_the_comment(repository: Snaps
     repository.commit(f"Warm-up steps are left out\n\nBecause.\n\n{REASON}\nCo-authored-by: B <b@example.org>")
     status, page = gate()
     assert status == 0
-    assert page.startswith("<!-- teetotal snapshots review -->\n")
+    assert page.startswith("<!-- teetotal snapshot review -->\n")
     assert "reason: warm-up steps are left out, as the paper does" in page
     assert "changed in the same commits: `gold/step_overhead.py`" in page
     assert "1.42× → 1.51× (+6.34 %), measured, verdict unchanged (slower)" in page  # noqa: RUF001
@@ -152,7 +152,7 @@ def test_a_new_snapshot_needs_a_reason_as_well(repository: SnapshotRepository) -
     status, page = gate()
     assert status == 1
     assert "| `gold.pairs` | new (1 row, 1 column) |" in page
-    repository.commit("Two\n\nSnapshot-Reason: gold.pairs: which run is whose twin is an answer too")
+    repository.commit("Two\n\nSnapshot-Reason: gold.pairs: which run is whose baseline is an answer too")
     assert gate()[0] == 0
 
 
@@ -219,7 +219,7 @@ def test_what_is_not_committed_is_reviewed_and_cannot_be_explained(repository: S
     assert "it is not committed, so no commit can explain it: `gold.pairs`, `gold.step_overhead`" in page
     assert "1.42× → 1.61×" in page  # noqa: RUF001
     assert "the work tree (2 not committed)" in page
-    assert told("review")[0] == 0
+    assert told()[0] == 0
 
 
 def test_what_main_brings_in_is_not_the_change(repository: SnapshotRepository) -> None:
@@ -334,6 +334,6 @@ def test_outside_a_repository_the_answer_says_so(tmp_path: Path, monkeypatch: py
 
 
 def test_help_imports_nothing_that_a_review_needs() -> None:
-    asked = "import sys, pipelines.cli; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    asked = "import sys, pipelines.cli.main; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True, text=True)
     assert not {"report", "assets", "gold", "polars", "pyarrow"} & set(done.stdout.split())

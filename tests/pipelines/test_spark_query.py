@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from assets import silver
-from assets.catalogue import TABLES
+from assets.build import silver
+from assets.build.catalogue import TABLES
 from lake.cluster import Cluster
 from lake.engines import PolarsEngine
 from lake.errors import EvidenceRejected
 from lake.keyring import KeyringFile
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
-from pipelines import sandbox
-from pipelines.cli import main
-from pipelines.spark_query import spark_query
-from pipelines.spark_text import looked_at
+from pipelines.cli import sandbox
+from pipelines.cli.main import main
+from pipelines.cli.spark_query import spark_query
+from pipelines.cli.spark_text import check_spark_statement
 from tests.pipelines.test_injection import PAYLOADS
 from tests.support.two_runs import bring_two
 
@@ -123,10 +123,10 @@ def test_a_hostile_value_finds_no_rows(ask: Callable[..., list[dict[str, Any]]])
     ],
 )
 def test_what_does_not_only_read_is_refused_before_spark_sees_it(sql: str, said: str) -> None:
-    from pipelines.spark_query import _expect
+    from pipelines.cli.spark_query import _expect
 
     with pytest.raises(EvidenceRejected, match=said):
-        _expect(looked_at(sql, TABLES).values, {})
+        _expect(check_spark_statement(sql, TABLES).values, {})
 
 
 @pytest.mark.parametrize("source", ["csv.`{root}/canary.csv`", "text.`{root}/canary.csv`", "bronze.rums", "nothing"])
@@ -162,4 +162,4 @@ def test_the_command_takes_the_same_values(root: Path) -> None:
 
 
 def _lake(root: Path) -> Lake:
-    return Lake(Place.of(root / "lake"), KeyringFile(root / "keyring.json", is_made_on_first_use=True))
+    return Lake(Location.of(root / "lake"), KeyringFile(root / "keyring.json", is_made_on_first_use=True))

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from benchmarks.measuring import ROOT
 from benchmarks.standalone import free_port
 from lake.errors import ContractBroken
-from pipelines.cli import main
-from pipelines.definitions import workplace
+from pipelines.cli.main import main
+from pipelines.definitions import build_context
 from pipelines.settings import settings
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def test_a_setting_that_is_none_is_refused(name: str, value: str, said: str) -> 
 )
 def test_one_setting_says_what_looks_at_the_rows_in_checks(word: str | None, chosen: str) -> None:
     found = settings(environment={} if word is None else {"TEETOTAL_CHECKS": word})
-    assert (found.checks, workplace(found).checks) == (chosen, chosen)
+    assert (found.checks, build_context(found).checks) == (chosen, chosen)
 
 
 def test_a_wrong_word_for_checks_is_one_line_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from lake.landing_zone import LandedFile
-from pipelines import progress, show
-from pipelines.cli import main
+from pipelines.cli import progress, show
+from pipelines.cli.main import main
 from report.terminal_text import CSV_UNSAFE, make_csv_safe, make_printable
 
 if TYPE_CHECKING:
@@ -63,13 +63,13 @@ def rows(*texts: str, alias: str = "text") -> pa.RecordBatchReader:
 
 def written(batches: pa.RecordBatchReader, form: str) -> bytes:
     out = io.BytesIO()
-    show.write(batches, form, out)
+    show.write_rows(batches, form, out)
     return out.getvalue()
 
 
 def drawn(batches: pa.RecordBatchReader, width: int) -> str:
     out = io.StringIO()
-    show.draw(batches, 1, Console(file=out, width=width))
+    show.draw_table(batches, 1, Console(file=out, width=width))
     return out.getvalue()
 
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assets import silver
+from assets.build import silver
 from lake.engines import engine
 from lake.errors import EvidenceRejected
-from pipelines import sandbox, timeline
+from pipelines import timeline
+from pipelines.cli import sandbox
 
 if TYPE_CHECKING:
     from lake.store import Lake

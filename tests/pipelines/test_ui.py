@@ -17,10 +17,10 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from assets.specs import asset_key
 from assets.training_runs import TABLES
-from gold import attested_runs, toll_breakdown
+from gold import attested_runs, overhead_breakdown
 from lake.identity import MANIFEST
-from pipelines.progress import Watcher
-from pipelines.run import run
+from pipelines.cli.progress import ProgressListener
+from pipelines.cli.run import run
 from tests.support.foreign_page import ATTEMPTS, TRY_ALL, serve_elsewhere
 from tests.support.tampered_tables import change
 from tests.support.web_interface import ROOT, House, Serving, eventually
@@ -51,7 +51,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> House:
     made = House(tmp_path_factory.mktemp("house"), TEETOTAL_SENSOR_SECONDS="1")
     for run_id in (PLAIN, TEE):
         made.land(run_id)
-    assert [one.fault for one in run(made.settings, Watcher())] == [None, None]
+    assert [one.fault for one in run(made.settings, ProgressListener())] == [None, None]
     return made
 
 
@@ -166,7 +166,7 @@ def test_the_graph_shows_the_three_tiers(page: Page) -> None:
 
 
 def test_a_gold_partition_shows_its_rows_and_its_picture(page: Page) -> None:
-    page.goto(f"/assets/gold/toll_breakdown?view=partitions&partition={TEE}")
+    page.goto(f"/assets/gold/overhead_breakdown?view=partitions&partition={TEE}")
     row = page.get_by_role("row").filter(has=page.get_by_role("cell", name="crypto", exact=True)).last
     expect(row).to_contain_text("131 %")
     page.get_by_text("[Show Markdown]").click()
@@ -230,7 +230,7 @@ def test_a_changed_file_brings_its_run_and_the_pairs_of_its_run_up_to_date_and_n
     assert changed(before, contents(house)) == {PLAIN, TEE}
     assert {key for key, digest in contents(house).items() if key[1] == TEE and digest != before[key]} == {
         ("gold.step_overhead", TEE),
-        ("gold.toll_breakdown", TEE),
+        ("gold.overhead_breakdown", TEE),
     }
     assert [one.tags.get("dagster/asset_partition_range_start") for one in new if one.job_name == "ingest"] == [PLAIN]
     assert made(records, "silver.spans") - counts["silver.spans"] == Counter([PLAIN])
@@ -246,8 +246,8 @@ def changed(before: dict[tuple[str, str], str], after: dict[tuple[str, str], str
 
 def test_a_check_that_fails_is_seen_with_its_reason(page: Page, house: House) -> None:
     is_first = pl.int_range(pl.len()) == 0
-    change(house.lake, toll_breakdown.TABLE, TEE, lambda rows: rows.with_columns(pl.col("delta_ns") + is_first))
-    page.goto(f"/assets/gold/toll_breakdown?view=checks&checkDetail={CHECK}")
+    change(house.lake, overhead_breakdown.TABLE, TEE, lambda rows: rows.with_columns(pl.col("overhead_ns") + is_first))
+    page.goto(f"/assets/gold/overhead_breakdown?view=checks&checkDetail={CHECK}")
     page.get_by_role("button", name="Execute").last.click()
     expect(page.get_by_text("Failed", exact=True).first).to_be_visible()
     page.screenshot(path=ARTEFACTS / "failed_check.png")

@@ -9,7 +9,7 @@ import psutil
 from click.testing import CliRunner
 from dagster._core.execution.plan.objects import ErrorSource
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.support.web_interface import House, Serving, eventually
 
 if TYPE_CHECKING:

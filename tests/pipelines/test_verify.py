@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from assets.catalogue import TABLES
-from assets.making import TIERS, make
-from assets.pairing import relate
-from assets.state import assess_runs
-from assets.workplace import Workplace
+from assets.build.catalogue import TABLES
+from assets.build.comparisons import build_comparisons
+from assets.build.context import BuildContext
+from assets.build.state import assess_runs
+from assets.build.tiers import TIERS, build_tier
 from bronze.limits import Limits
 from gold import published, step_overhead
 from lake.engines import engine
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
-from pipelines.cli import main
-from pipelines.verification import pick_due, verify_lake
+from pipelines.cli.main import main
+from pipelines.cli.verification import pick_due, verify_lake
 from silver import spans
 from tests.support.build_runs import build_runs
 from tests.support.campaigns import pick_size
@@ -45,7 +45,7 @@ RUNS = ["plain", "tee"]
 def open_lake(root: Path) -> tuple[Lake, LandingZone]:
     """The lake there, and the landing zone that all of them share: a copy of it would be another one."""
     keyring = KeyringFile(root / "keyring.json", is_made_on_first_use=True)
-    return Lake(Place.of(root / "lake"), keyring), LandingZone(Place.of(root / "landing"))
+    return Lake(Location.of(root / "lake"), keyring), LandingZone(Location.of(root / "landing"))
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +102,9 @@ def rebuild(root: Path, *, full: bool) -> None:
     """What `teetotal run` does, without the orchestrator."""
     lake, zone = open_lake(root)
     for tier in TIERS:
-        made = make(Workplace(lake, zone, Limits()), tier, RUNS, partial(engine, "polars"), full=full)
+        made = build_tier(BuildContext(lake, zone, Limits()), tier, RUNS, partial(engine, "polars"), full=full)
         assert [one.fault for one in made if one.fault] == []
-    relate(lake.rewriting() if full else lake)
+    build_comparisons(lake.rewriting() if full else lake)
 
 
 def stale_runs(lake: Lake, zone: LandingZone) -> set[str]:
@@ -189,8 +189,8 @@ def test_every_partition_is_due_on_one_of_any_sixteen_days() -> None:
 
 def test_maintenance_fails_and_says_why_when_a_file_that_is_due_is_damaged(deployment: Deployment) -> None:
     deployment.land("a")
-    lake = deployment.workplace.lake
-    build_runs(lake, deployment.workplace.zone, ["a"])
+    lake = deployment.build_context.lake
+    build_runs(lake, deployment.build_context.zone, ["a"])
     job = deployment.definitions.resolve_job_def("maintenance")
     path = data_files(lake, spans.TABLE)[0]
     flip(path, 8 * (path.stat().st_size // 3))

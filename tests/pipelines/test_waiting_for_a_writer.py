@@ -13,8 +13,8 @@ from uuid import uuid4
 import dagster as dg
 import pytest
 
-from assets.processes import lock_launch, process, queued_launches, tags_of
-from assets.waiting import POOL, claim_pool
+from assets.launch_locks import describe_process, lock_launch, queued_launches, tags_of
+from assets.pool_wait import POOL, claim_pool
 from tests.support.web_interface import House
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_a_signal_ends_the_wait_and_leaves_nothing_in_the_queue(
         assert queued_launches(records, POOL) == {holder}
     (line,) = told
     assert line.startswith(f"waiting for launch {holder}, which writes to the lake since ")
-    assert process() in line
+    assert describe_process() in line
 
 
 def test_a_step_that_has_to_wait_inside_a_launch_sleeps_and_obeys(house: House) -> None:

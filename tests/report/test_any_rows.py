@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from assets import gold
+from assets.build import gold
 from lake.tables import Kind
 from report.drawing import specification
 from report.markdown import markdown

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets import gold
+from assets.build import gold
 from gold import (
     attested_runs,
     energy_overhead,
@@ -12,6 +12,7 @@ from gold import (
     launches,
     operation_costs,
     operation_overhead,
+    overhead_breakdown,
     pairs,
     published,
     scaling,
@@ -21,7 +22,6 @@ from gold import (
     step_times,
     stragglers,
     time_breakdown,
-    toll_breakdown,
     trace_summary,
 )
 from report import literature
@@ -101,25 +101,25 @@ def test_ranks_beyond_the_fortieth_are_counted() -> None:
     assert found.notes == ("and 3 more ranks",)
 
 
-# -- toll_breakdown -----------------------------------------------------------------------------------------------
+# -- overhead_breakdown -----------------------------------------------------------------------------------------------
 
 
-def part(ordinal: int, name: str, twin: int | None, tee: int | None, **more: object) -> dict[str, object]:
-    delta = None if twin is None or tee is None else (tee - twin) * MS
-    times = {"baseline_step_ns": twin and twin * MS, "step_ns": tee and tee * MS, "delta_ns": delta}
+def part(ordinal: int, name: str, baseline: int | None, tee: int | None, **more: object) -> dict[str, object]:
+    delta = None if baseline is None or tee is None else (tee - baseline) * MS
+    times = {"baseline_step_ns": baseline and baseline * MS, "step_ns": tee and tee * MS, "overhead_ns": delta}
     return {"run_id": "a", "part_ordinal": ordinal, "part": name, "evidence": "measured", **times, **more}
 
 
 def test_each_piece_of_the_waterfall_begins_where_the_last_one_ended() -> None:
     found = drawn(
-        toll_breakdown.TABLE,
+        overhead_breakdown.TABLE,
         part(0, "compute", 100, 90),
         part(1, "collective", 0, 0),
         part(4, "crypto", 0, 240),
         part(9, "idle", 20, 30),
     )
     assert [(row["label"], row["start"], row["end"], row["kind"]) for row in found.rows] == [
-        ("step of the twin", 0, 120, "mean step"),
+        ("step of the baseline", 0, 120, "mean step"),
         ("compute kernels", 120, 110, "takes less"),
         ("sealing and opening", 110, 350, "takes longer"),
         ("nothing recorded", 350, 360, "takes longer"),
@@ -129,14 +129,14 @@ def test_each_piece_of_the_waterfall_begins_where_the_last_one_ended() -> None:
 
 def test_a_part_that_one_side_could_not_see_has_words_and_no_piece() -> None:
     unseen = {"evidence": "unobservable", "reason": "not observed in the run"}
-    found = drawn(toll_breakdown.TABLE, part(0, "compute", None, None, **unseen), part(10, "unattributed", 80, 90))
+    found = drawn(overhead_breakdown.TABLE, part(0, "compute", None, None, **unseen), part(10, "unattributed", 80, 90))
     (row,) = marks(found, label="compute kernels")
     assert row["unseen"] == "not observed in the run, unobservable"
     assert "end" not in row
 
 
 def test_a_share_is_never_zero_where_it_is_not() -> None:
-    found = drawn(toll_breakdown.TABLE, part(0, "compute", 100, 101, share_fraction=-0.002))
+    found = drawn(overhead_breakdown.TABLE, part(0, "compute", 100, 101, share_fraction=-0.002))
     assert marks(found, label="compute kernels")[0]["value"] == "+1.00 ms (<1 %)"
 
 
@@ -289,10 +289,11 @@ def test_the_modelled_line_goes_through_the_middle_of_the_points_and_its_fan_clo
     family = {"run_id": "family-1", "family": "model=GPT-2|dtype=", "axis": "world_size", "evidence": "measured"}
     slope = {"slope_ns": 10 * MS, "slope_low_ns": -5 * MS, "slope_high_ns": 25 * MS, "slowdown_ratio": 2.0}
     points = [
-        {**family, **slope, "tee_run_id": f"w{n}", "axis_number": float(n), "toll_ns": n * 10 * MS} for n in (2, 4, 6)
+        {**family, **slope, "tee_run_id": f"w{n}", "axis_number": float(n), "overhead_ns": n * 10 * MS}
+        for n in (2, 4, 6)
     ]
     found = drawn(scaling.TABLE, *points)
-    assert [(row["place"], row["toll"]) for row in found.rows if "toll" in row] == [(2, 20), (4, 40), (6, 60)]
+    assert [(row["place"], row["overhead"]) for row in found.rows if "overhead" in row] == [(2, 20), (4, 40), (6, 60)]
     fan = [(row["place"], row["line"], row["fan_low"], row["fan_high"]) for row in found.rows if "line" in row]
     assert sum(fan, ()) == pytest.approx((2, 20, 50, -10, 4, 40, 40, 40, 6, 60, 30, 90))
     assert {row["evidence"] for row in found.rows if "line" in row} == {"modelled"}
@@ -300,7 +301,7 @@ def test_the_modelled_line_goes_through_the_middle_of_the_points_and_its_fan_clo
 
 
 def test_one_place_of_an_axis_is_no_growth_and_is_counted() -> None:
-    row = {"run_id": "f", "axis": "world_size", "tee_run_id": "w2", "axis_number": 2.0, "toll_ns": MS}
+    row = {"run_id": "f", "axis": "world_size", "tee_run_id": "w2", "axis_number": 2.0, "overhead_ns": MS}
     found = drawn(scaling.TABLE, row)
     assert found.rows[0]["value"] == "1 family has its runs at one place of an axis, which gives no slope"
 

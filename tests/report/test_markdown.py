@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 from markdown_it import MarkdownIt
 
-from assets import gold
-from gold import kernel_breakdown, pairs, scaling, step_overhead, toll_breakdown
+from assets.build import gold
+from gold import kernel_breakdown, overhead_breakdown, pairs, scaling, step_overhead
 from report.markdown import TELLING, markdown, markdown_image
 from tests.support.drawn_figures import rows_of
 
@@ -80,9 +80,9 @@ def test_a_table_is_in_human_units_with_the_most_telling_columns_first() -> None
 
 
 def test_a_change_has_its_sign_and_a_share_its_percent() -> None:
-    row = {"run_id": "a", "delta_ns": -5 * MS, "share_fraction": -0.0128, "step_ns": MS, "baseline_step_ns": 6 * MS}
-    text = markdown(toll_breakdown.TABLE, rows_of(toll_breakdown.TABLE, [row]))
-    assert cells(text)[0][2:6] == ["−5.00 ms", "−1.28 %", "1.00 ms", "6.00 ms"]  # noqa: RUF001
+    row = {"run_id": "a", "overhead_ns": -5 * MS, "share_fraction": -0.0128, "step_ns": MS, "baseline_step_ns": 6 * MS}
+    text = markdown(overhead_breakdown.TABLE, rows_of(overhead_breakdown.TABLE, [row]))
+    assert cells(text)[0][4:8] == ["−5.00 ms", "−1.28 %", "1.00 ms", "6.00 ms"]  # noqa: RUF001
 
 
 def test_a_slope_is_said_to_be_modelled_though_its_row_is_measured() -> None:

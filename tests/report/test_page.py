@@ -104,7 +104,7 @@ def test_all_figures_are_drawn_and_nothing_is_complained_of_or_asked_for(browser
     found.page.screenshot(path=ARTEFACTS / "light.png", full_page=True)
 
 
-def test_a_filter_leaves_what_it_names_with_its_twin_and_hides_the_rest(browser: Browser, file: Path) -> None:
+def test_a_filter_leaves_what_it_names_with_its_baseline_and_hides_the_rest(browser: Browser, file: Path) -> None:
     found = opened(browser, file)
     assert all(run in found.texts("step_overhead") for run in ("small-sealed", "large-sealed"))
     found.choose("model", "Small")
@@ -134,7 +134,7 @@ def test_a_filter_that_leaves_no_run_says_so_in_place_of_a_chart(browser: Browse
 
 def test_a_mark_tells_its_value_and_evidence_when_it_is_pointed_at(browser: Browser, file: Path) -> None:
     found = opened(browser, file)
-    found.page.locator("#chart-toll_breakdown .role-mark path[fill='#d55e00']").first.hover()
+    found.page.locator("#chart-overhead_breakdown .role-mark path[fill='#d55e00']").first.hover()
     tooltip = found.page.locator("#vg-tooltip-element.visible")
     expect(tooltip).to_contain_text("sealing and opening")
     expect(tooltip).to_contain_text("measured")
@@ -206,7 +206,7 @@ def test_whatever_a_name_says_is_shown_and_not_obeyed(browser: Browser, tmp_path
     assert found.said == []
     assert found.asked == [file.as_uri()]
     assert "small-sealed</script><script>" in (found.page.locator("article").first.text_content() or "")
-    found.page.locator("#chart-toll_breakdown .role-mark path[fill='#d55e00']").first.hover()
+    found.page.locator("#chart-overhead_breakdown .role-mark path[fill='#d55e00']").first.hover()
     expect(found.page.locator("#vg-tooltip-element.visible")).to_contain_text("</script>")
     assert found.page.evaluate("window.hacked") is None
     found.choose("model", f"Small{EVIL}")

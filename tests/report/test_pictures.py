@@ -6,7 +6,7 @@ import threading
 import altair as alt
 import pytest
 
-from assets import gold
+from assets.build import gold
 from gold import kernel_breakdown, pairs, step_energy, step_overhead, step_times
 from report.drawing import specification
 from report.pictures import FIGURES, figure, picture

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets import gold
-from gold import step_overhead, time_breakdown, toll_breakdown
+from assets.build import gold
+from gold import overhead_breakdown, step_overhead, time_breakdown
 from report.terminal import PLOTTED, plot
 from tests.support.drawn_figures import rows_of
 from tests.support.report_answers import answers
@@ -36,11 +36,11 @@ def test_bars_are_as_long_as_their_steps() -> None:
 
 
 def test_a_bar_below_zero_takes_no_more_room_than_there_is() -> None:
-    odd = {"baseline_step_ns": 1, "step_ns": 1, "delta_ns": -(1 << 50)}
+    odd = {"baseline_step_ns": 1, "step_ns": 1, "overhead_ns": -(1 << 50)}
     rows = [
         {**row, **{name: value for name, value in odd.items() if name in row}}
-        for row in answers()["gold.toll_breakdown"]
+        for row in answers()["gold.overhead_breakdown"]
     ]
-    lines = plot(toll_breakdown.TABLE, rows_of(toll_breakdown.TABLE, rows), 100)
+    lines = plot(overhead_breakdown.TABLE, rows_of(overhead_breakdown.TABLE, rows), 100)
     assert lines
     assert max(map(len, lines)) <= 100

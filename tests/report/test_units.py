@@ -25,11 +25,11 @@ from report import units
     ],
 )
 def test_a_duration_has_three_digits_and_its_unit(time_ns: float | None, told: str) -> None:
-    assert units.duration(time_ns) == told
+    assert units.format_duration(time_ns) == told
 
 
 def test_a_change_has_a_sign_and_none_at_zero() -> None:
-    assert [units.change(ns) for ns in (5, 0, -5)] == ["+5 ns", "0", "−5 ns"]  # noqa: RUF001
+    assert [units.format_change(ns) for ns in (5, 0, -5)] == ["+5 ns", "0", "−5 ns"]  # noqa: RUF001
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_change_has_a_sign_and_none_at_zero() -> None:
     [(1, "1 B"), (1023, "1,023 B"), (1024, "1.00 KiB"), (408_912_512, "390 MiB"), (5 << 30, "5.00 GiB")],
 )
 def test_a_size_is_in_powers_of_1024(bytes_count: int, told: str) -> None:
-    assert units.size(bytes_count) == told
+    assert units.format_size(bytes_count) == told
 
 
 @pytest.mark.parametrize(
@@ -45,17 +45,23 @@ def test_a_size_is_in_powers_of_1024(bytes_count: int, told: str) -> None:
     [(0.0, "0 %"), (1.0, "100 %"), (0.163438, "16.3 %"), (0.000527, "0.0527 %"), (-0.000005, "<0.01 %"), (None, "–")],  # noqa: RUF001
 )
 def test_a_fraction_is_in_percent_and_never_zero_where_it_is_not(fraction: float | None, told: str) -> None:
-    assert units.percent(fraction) == told
+    assert units.format_percent(fraction) == told
 
 
 def test_whole_numbers_are_in_full_and_others_to_three_digits() -> None:
-    assert [units.number(n) for n in (1_484, 2.0, 0.0156, -3, 1e300)] == ["1,484", "2", "0.0156", "−3", "1.00e+300"]  # noqa: RUF001
-    assert units.number((1 << 63) - 1) == "9,223,372,036,854,775,807"
+    assert [units.format_number(n) for n in (1_484, 2.0, 0.0156, -3, 1e300)] == [
+        "1,484",
+        "2",
+        "0.0156",
+        "−3",  # noqa: RUF001
+        "1.00e+300",
+    ]
+    assert units.format_number((1 << 63) - 1) == "9,223,372,036,854,775,807"
 
 
 def test_a_text_is_cut_to_its_room_and_left_alone_where_it_fits() -> None:
-    assert units.clipped("resnet50", 200, 12) == "resnet50"
-    cut = units.clipped("resnet50" * 9, 100, 12)
+    assert units.clip_text("resnet50", 200, 12) == "resnet50"
+    cut = units.clip_text("resnet50" * 9, 100, 12)
     assert cut.endswith("…")
     assert 80 < units.width(cut, 12) <= 100
 

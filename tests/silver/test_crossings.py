@@ -65,11 +65,46 @@ def test_a_copy_that_got_its_label_back_crosses(found: Silver) -> None:
     copy("Memcpy HtoD (Pinned -> Device)", 1020, 10),
 )
 def test_what_goes_between_gpus_of_several_nodes_goes_over_the_network(found: Silver) -> None:
-    assert found.rows("crossings", "ordinal", "boundary") == [
-        (0, "gpu_to_network"),
-        (1, "gpu_to_network"),
-        (2, "host_to_gpu"),
+    assert found.rows("crossings", "ordinal", "boundary", "boundary_evidence") == [
+        (0, "gpu_to_network", "unobservable"),
+        (1, "gpu_to_gpu", "measured"),
+        (2, "host_to_gpu", "measured"),
     ]
+
+
+@pytest.mark.given(
+    run(nodes_count=2, found_world_size=8),
+    *in_turn(
+        all_reduce(0, 10, group_size=4, process_group_ranks="[0, 1, 2, 3]"),
+        all_reduce(0, 10, group_size=4, process_group_ranks="[4, ..., 7]"),
+        all_reduce(0, 10, group_size=2, process_group_ranks="[3, 4]"),
+        all_reduce(0, 10, group_size=8),
+        # Ranks that nobody lists, that are not in order, and that the job does not have.
+        all_reduce(0, 10, group_size=4),
+        all_reduce(0, 10, group_size=4, process_group_ranks="[0, 5, 6, 1]"),
+        all_reduce(0, 10, group_size=2, process_group_ranks="[8, 9]"),
+        all_reduce(0, 10, group_size=2, process_group_ranks="ranks 0 and 1"),
+    ),
+)
+def test_a_collective_of_ranks_on_one_node_does_not_cross_the_network(found: Silver) -> None:
+    assert found.rows("crossings", "ordinal", "boundary", "boundary_evidence") == [
+        (0, "gpu_to_gpu", "modelled"),
+        (1, "gpu_to_gpu", "modelled"),
+        (2, "gpu_to_network", "modelled"),
+        (3, "gpu_to_network", "modelled"),
+        (4, "gpu_to_network", "unobservable"),
+        (5, "gpu_to_network", "unobservable"),
+        (6, "gpu_to_network", "unobservable"),
+        (7, "gpu_to_network", "unobservable"),
+    ]
+
+
+@pytest.mark.given(run(regime="cc_off"), all_reduce(1000, 10), kernel("gemm", 1000, 1))
+def test_where_nobody_counts_the_nodes_that_is_said(found: Silver) -> None:
+    assert found.only("crossings", "boundary", "boundary_evidence", "reason") == (
+        *("gpu_to_gpu", "unobservable"),
+        "nobody says on which node each rank is, so whether it leaves one is not known",
+    )
 
 
 @pytest.mark.given(

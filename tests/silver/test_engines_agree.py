@@ -14,8 +14,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from assets.chunking import chunks, part_of
-from assets.silver import TABLES
+from assets.build.chunking import part_of, plan_chunks
+from assets.build.silver import TABLES
 from lake.engines import DuckDBEngine, PolarsEngine
 from lake.spark import SparkEngine
 from tests.support.silver_rows import Bronze, Row, apart, conformed, event, run, source, stretch
@@ -278,7 +278,7 @@ def test_polars_and_spark_agree(batch: int, spark: SparkSession) -> None:
 
 
 def _shares(events: Frame, counts: dict[int, int], most: int) -> Iterator[Frame]:
-    for chunk in chunks(counts, most):
+    for chunk in plan_chunks(counts, most):
         rows = chunk.of(events)
         yield rows if chunk.parts == 1 else rows.filter(part_of(chunk.parts) == chunk.part)
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from assets import silver
+from assets.build import silver
 from lake import engines
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
 from silver import collectives, crossings, rejects, rule_counts, runs, spans, steps
 from tests.conftest import LandFiles
@@ -261,8 +261,8 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Conformed]
     @cache
     def made(name: str) -> Conformed:
         root = tmp_path_factory.mktemp("case")
-        lake = Lake(Place.of(root / "lake"), KeyringFile(root / "keyring.json", is_made_on_first_use=True))
-        return conformed(LandFiles(lake, LandingZone(Place.of(root / "landing"))), *CASES[name])
+        lake = Lake(Location.of(root / "lake"), KeyringFile(root / "keyring.json", is_made_on_first_use=True))
+        return conformed(LandFiles(lake, LandingZone(Location.of(root / "landing"))), *CASES[name])
 
     return made
 

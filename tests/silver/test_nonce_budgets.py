@@ -34,9 +34,26 @@ def _sealed(ts_ns: int, messages: int, **fields: Any) -> list[Row]:
 def test_the_pace_of_the_steps_is_carried_on_to_the_limit(found: Silver) -> None:
     # Rank 0: 16 messages, 8 of them in two steps, four a step; rank 1: one message in the one step it has.
     assert found.rows("nonce_budgets", *(name for name in nonce_budgets.TABLE.column_names if name != "run_id")) == [
-        (0, "rank 0 to the next", 16, LIMIT, 16 / LIMIT, 2, LIMIT // 4, False, "measured"),
-        (1, "rank 1 to the next", 1, LIMIT, 1 / LIMIT, 1, LIMIT, False, "measured"),
+        (0, "rank 0 to the next", 16, "unknown", 32, LIMIT, 16 / LIMIT, 2, LIMIT // 4, False, "measured"),
+        (1, "rank 1 to the next", 1, "unknown", 32, LIMIT, 1 / LIMIT, 1, LIMIT, False, "measured"),
     ]
+
+
+RING = '{"ring_chains": 2, "ring_mode": "sealed"}'
+
+
+@pytest.mark.given(run(regime="sw_per_hop_aesgcm", found_world_size=2, extra=RING), *_sealed(1000, 2))
+def test_counted_nonces_are_not_held_to_the_limit_of_random_ones(found: Silver) -> None:
+    columns = ("nonce_construction", "standard_limit_bits", "limit_count")
+    assert found.only("nonce_budgets", *columns) == ("counted", 96, 4294967296)
+
+
+@pytest.mark.given(
+    run(regime="sw_per_hop_aesgcm", found_world_size=2, extra='{"seal_nonces": "random"}'), *_sealed(1000, 2)
+)
+def test_random_nonces_are_good_for_two_to_the_power_of_32_messages(found: Silver) -> None:
+    columns = ("nonce_construction", "standard_limit_bits", "limit_count")
+    assert found.only("nonce_budgets", *columns) == ("random", 32, 4294967296)
 
 
 @pytest.mark.given(run(regime="cc_off"), copy("Memcpy HtoD (Pinned -> Device)", 1000, 10))

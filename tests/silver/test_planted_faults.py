@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from assets import bronze as landing
-from assets import silver
+from assets.build import bronze as landing
+from assets.build import silver
 from bronze import source_files
 from bronze.limits import Limits
 from lake import engines
 from lake.identity import MANIFEST
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
-from silver import cleaning, collectives, crossings, rejects, rule_counts, runs, spans, steps
+from silver import collectives, crossings, event_rules, rejects, rule_counts, runs, spans, steps
 from tests.support.traces import trace
 
 if TYPE_CHECKING:
@@ -159,8 +159,8 @@ def by_engine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conformed]:
     found = {}
     for name in engines.LOCAL_ENGINES:
         root = tmp_path_factory.mktemp(name)
-        lake = Lake(Place.of(root / "lake"), KeyringFile(root / "keyring.json", is_made_on_first_use=True))
-        zone = LandingZone(Place.of(root / "landing"))
+        lake = Lake(Location.of(root / "lake"), KeyringFile(root / "keyring.json", is_made_on_first_use=True))
+        zone = LandingZone(Location.of(root / "landing"))
         written = {}
         for run_id, manifest in MANIFESTS.items():
             (root / "landing" / run_id).mkdir(parents=True)
@@ -211,11 +211,11 @@ OF_NSIGHT = {"second_profile", "seen_elsewhere", "launch_and_kernel", "session_c
 
 def test_no_rule_was_left_without_a_trap(conformed: Conformed) -> None:
     found = {rule for run_id in MANIFESTS for rank in (0, 1) for _, rule in conformed.rules(run_id, rank)}
-    assert {rule.id for rule in cleaning.RULES} - OF_NSIGHT <= found
+    assert {rule.id for rule in event_rules.RULES} - OF_NSIGHT <= found
 
 
 def test_each_count_bears_the_sentence_of_its_rule(conformed: Conformed) -> None:
-    sentences = {(rule.effect, rule.id): rule.sentence for rule in cleaning.RULES}
+    sentences = {(rule.effect, rule.id): rule.sentence for rule in event_rules.RULES}
     for row in conformed.rows(rule_counts.TABLE):
         expected = sentences.get((row["effect"], row["rule"]), row["sentence"])
         assert row["sentence"] == expected
@@ -232,7 +232,7 @@ def test_landed_events_are_kept_merged_or_rejected_per_file(conformed: Conformed
 
 
 def test_a_reject_keeps_its_source_its_place_and_its_reason(conformed: Conformed) -> None:
-    sentences = {rule.id: rule.sentence for rule in cleaning.RULES}
+    sentences = {rule.id: rule.sentence for rule in event_rules.RULES}
     found = [
         tuple(row[name] for name in ("level", "source_sha256", "rank", "ordinal", "offset_bytes", "rule", "reason"))
         for row in conformed.rows(rejects.TABLE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from assets import silver
+from assets.build import silver
 from lake.engines import engine
 from silver import rejects, spans
 from tests.support.planted_texts import finds

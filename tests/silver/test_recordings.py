@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assets import bronze as landing
-from assets import silver
+from assets.build import bronze as landing
+from assets.build import silver
 from bronze.limits import Limits
 from lake import engines
 from lake.identity import MANIFEST
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
 from silver import clock_offsets, collectives, crossings, nonce_budgets, runs, spans, steps
 from tests.silver.test_hostile_traces import beyond_declaration, beyond_laws
@@ -52,7 +52,7 @@ def land(root: Path, lake: Lake, run_id: str, files: dict[str, bytes], regime: s
     for name, data in files.items():
         (directory / name).write_bytes(data)
     (directory / MANIFEST).write_text(f'regime = "{regime}"\nworld_size = {RANKS}\n')
-    landing.materialise(lake, LandingZone(Place.of(root / "landing")), run_id, Limits())
+    landing.materialise(lake, LandingZone(Location.of(root / "landing")), run_id, Limits())
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def conformed(tmp_path_factory: pytest.TempPathFactory) -> Conformed:
     """All runs, conformed by the first engine."""
     root = tmp_path_factory.mktemp("recordings")
     keyring = KeyringFile(root / "keyring.json", is_made_on_first_use=True)
-    lake = Lake(Place.of(root / "lake"), keyring)
+    lake = Lake(Location.of(root / "lake"), keyring)
     written = {}
     for run_id, (recording, regime) in RUNS.items():
         land(root, lake, run_id, files_of(recording), regime)
@@ -138,7 +138,7 @@ def kind_of(interval: Interval) -> str:
     if category == "user_annotation":
         if re.match("tee::(seal|open)#", name):
             return "crypto"
-        return "transport" if re.match("tee::(send|recv)#|gloo:", name) else "annotation"
+        return "transport" if re.match("tee::(send|recv|copy_out|copy_in)#|gloo:", name) else "annotation"
     return "annotation" if category in {"Trace", "cuda_sync", "gpu_user_annotation"} else "host"
 
 
@@ -316,7 +316,7 @@ def test_conforming_again_writes_nothing_whatever_the_engine(conformed: Conforme
 
 
 def test_the_order_and_the_names_in_which_files_land_do_not_matter(conformed: Conformed, tmp_path: Path) -> None:
-    lake = Lake(Place.of(tmp_path / "lake"), conformed.keyring)
+    lake = Lake(Location.of(tmp_path / "lake"), conformed.keyring)
     recording, regime = RUNS["tee"]
     turned = {f"{'ba'[place]}-r{place}.json.gz": data for place, data in enumerate(files_of(recording).values())}
     assert list(turned) == ["b-r0.json.gz", "a-r1.json.gz"]
@@ -330,7 +330,7 @@ def test_the_order_and_the_names_in_which_files_land_do_not_matter(conformed: Co
 def test_chunks_of_a_rank_give_the_rows_of_the_whole(
     conformed: Conformed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = Lake(Place.of(tmp_path / "lake"), conformed.keyring)
+    lake = Lake(Location.of(tmp_path / "lake"), conformed.keyring)
     recording, regime = RUNS["tee"]
     land(tmp_path, lake, "tee", files_of(recording), regime)
     monkeypatch.setattr(silver, "CHUNK_EVENTS", 3_001)

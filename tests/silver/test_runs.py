@@ -155,9 +155,10 @@ def test_what_was_claimed_is_carried_on(found: Silver) -> None:
     run(model="m", batch_size=8, bucket_cap_mib=12.5, world_size=4, gpu=None, found_gpu="H100"),
     event("aten::add", "cpu_op", 1000, 10),
 )
-def test_the_workload_names_what_a_twin_must_share_and_the_family_all_but_ranks_and_cap(found: Silver) -> None:
+def test_the_workload_names_what_a_baseline_must_share_and_the_family_all_but_ranks_and_cap(found: Silver) -> None:
     ((workload, family),) = found.rows("runs", "workload", "family")
-    assert workload == f"{family}|world_size=4|bucket_cap_mib=12.5"
+    shared = family.removesuffix("|ring_chains=|ring_pipelined=|ring_direct=|ring_transport=")
+    assert workload == f"{shared}|world_size=4|bucket_cap_mib=12.5"
     assert family.startswith("model=m|parameters_count=|dtype=|batch_size=8|")
     assert "|gpu=H100|" in family
 
@@ -165,3 +166,28 @@ def test_the_workload_names_what_a_twin_must_share_and_the_family_all_but_ranks_
 @pytest.mark.given(run(model=None, bucket_cap_mib=25.0), event("aten::add", "cpu_op", 1000, 10))
 def test_a_run_that_names_no_model_has_no_workload(found: Silver) -> None:
     assert found.rows("runs", "workload", "family") == [(None, None)]
+
+
+OPTIONS = (
+    '{"cluster": "blue", "ring_chains": 4, "ring_direct": false, "ring_mode": "sealed", "ring_pipelined": true, '
+    '"ring_transport": "shared memory"}'
+)
+ODD = '{"a": "\\"ring_chains\\": 7, ", "ring_chains": [1], "ring_direct": "x|y", "ring_transport": "tcp"}'
+
+
+@pytest.mark.parametrize(
+    ("family", "workload"),
+    [
+        pytest.param(*texts, marks=pytest.mark.given(run(model="m", extra=extra)))
+        for extra, texts in {
+            OPTIONS: ("ring_chains=4|ring_pipelined=true|ring_direct=false|ring_transport=shared memory", "ring_"),
+            ODD: ("ring_chains=|ring_pipelined=|ring_direct=|ring_transport=tcp", "ring_"),
+        }.items()
+    ],
+)
+def test_the_options_of_the_ring_are_part_of_the_family_and_not_of_the_workload(
+    found: Silver, family: str, workload: str
+) -> None:
+    ((found_workload, found_family),) = found.rows("runs", "workload", "family")
+    assert found_family.endswith(f"|{family}")
+    assert workload not in found_workload

@@ -8,8 +8,8 @@ from benchmarks.standalone import Cluster, packed
 from benchmarks.traces import many_ranks
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
-from lake.places import Place
-from pipelines.demo import land_samples
+from lake.locations import Location
+from pipelines.cli.demo import land_samples
 from tests.support.spark_lakes import Bench
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """Two bundled recordings and a run of several ranks made from one, and the lake that Polars makes of them."""
     home = tmp_path_factory.mktemp("bench")
     KeyringFile(home / "keyring.json").create()
-    zone = LandingZone(Place.of(home / "landing"))
+    zone = LandingZone(Location.of(home / "landing"))
     recordings = tuple(sorted(land_samples(zone))[:2])
     bench = Bench(home, recordings)
     trace = max((home / "landing" / recordings[0]).glob("*.json.gz"), key=lambda path: path.stat().st_size)

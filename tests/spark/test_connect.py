@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from assets.relations import RELATIONS
+from assets.checks.relations import RELATIONS
 from benchmarks.measuring import ROOT
 from benchmarks.standalone import environment
 from tests.support.spark_lakes import PATIENCE_S, of
@@ -38,7 +38,7 @@ def test_every_table_is_what_polars_makes_of_it_through_spark_connect(bench: Ben
     tiers = {table.partition(".")[0] for table, _ in theirs}
     assert tiers == {"bronze", "silver", "gold"}
     assert bench.teetotal("connect", "run", "--engine", "spark", *bench.recordings, **connect).count(
-        "fresh, nothing to do"
+        "up to date, nothing to do"
     ) == len(bench.recordings)
 
 

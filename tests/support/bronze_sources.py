@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bronze.formats import recognised
+from bronze.formats import recognise_format
 from bronze.limits import Limits
 from lake.attestation_keys import NO_KEYS, AttestationKeys
 
 if TYPE_CHECKING:
-    from bronze.careful_cut import Stretch
     from bronze.records import RecordReader
+    from bronze.tolerant_parser import UnreadableRange
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Told:
 
     format: str
     rows: dict[str, list[dict[str, Any]]]
-    unreadable: list[Stretch]
+    unreadable: list[UnreadableRange]
     reader: RecordReader
 
     def table(self, name: str) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ def told(
 ) -> Told:
     """Read a source in blocks of some size."""
     blocks = [data[place : place + block_bytes] for place in range(0, len(data), block_bytes)]
-    known = recognised(data[: 1 << 18], lambda: iter(blocks))
+    known = recognise_format(data[: 1 << 18], lambda: iter(blocks))
     assert known is not None, f"no reader takes {data[:80]!r}"
     assert known.reader is not None
     reader = known.reader(iter(blocks), limits or Limits(), keys)

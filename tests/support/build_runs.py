@@ -5,17 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from assets import gold, outcomes, pairing
-from assets.freshness import Look
-from assets.making import TIERS, make
-from assets.workplace import Workplace
+from assets.build import comparisons, gold
+from assets.build.context import BuildContext
+from assets.build.freshness import Look
+from assets.build.tiers import TIERS, build_tier
+from assets.checks import outcomes
 from bronze.limits import Limits
 from lake.engines import engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from assets.making import Tables
+    from assets.build.tiers import Tables
     from lake.cluster import Cluster
     from lake.landing_zone import LandingZone
     from lake.store import Lake
@@ -32,9 +33,11 @@ def build_runs(
 ) -> None:
     """All tiers of some runs, or a part of them, and all that compares them."""
     for tier in tables:
-        made = make(Workplace(lake, zone, Limits()), tier, run_ids, partial(engine, name, cluster), tables=tables)
+        made = build_tier(
+            BuildContext(lake, zone, Limits()), tier, run_ids, partial(engine, name, cluster), tables=tables
+        )
         assert [one.fault for one in made if one.fault] == []
-    pairing.relate(lake)
+    comparisons.build_comparisons(lake)
 
 
 RUN_TABLES = (*(table for some in TIERS.values() for table in some), *gold.PAIR_TABLES)
@@ -44,5 +47,5 @@ def record_passed(lake: Lake, run_ids: Iterable[str], tables: Iterable[Table] = 
     """Record that all checks of these tables passed, without holding them: that takes seconds."""
     look, checks = Look(lake), outcomes.asset_checks(tables)
     for run_id in run_ids:
-        ended = [outcomes.passed(check, outcomes.fingerprint(look, check, run_id)) for check in checks]
-        outcomes.record(lake, run_id, ended)
+        ended = [outcomes.make_passed(check, outcomes.fingerprint(look, check, run_id)) for check in checks]
+        outcomes.record_outcomes(lake, run_id, ended)

@@ -10,12 +10,12 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 
-from assets.lineage import UPSTREAM
+from assets.build.lineage import UPSTREAM
 from assets.specs import TRAINING_RUNS, asset_key
 from lake.identity import MANIFEST
-from pipelines.definitions import build, workplace
-from pipelines.jobs import limited
-from pipelines.partitions import range_tags, register
+from pipelines.definitions import build_context, build_definitions
+from pipelines.jobs import limit_job
+from pipelines.partitions import make_range_tags, register_runs
 from pipelines.settings import settings
 from tests.support.small_runs import OFF, trace
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dagster._core.definitions.data_version import StaleStatus
 
-    from assets.workplace import Workplace
+    from assets.build.context import BuildContext
 
 _SILENT = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
@@ -40,12 +40,12 @@ class Deployment:
 
     def __post_init__(self) -> None:
         self.chosen = settings(str(self.place / "lake"), str(self.place / "landing"), environment=self.environment)
-        self.definitions = build(self.chosen)
+        self.definitions = build_definitions(self.chosen)
 
     @property
-    def workplace(self) -> Workplace:
+    def build_context(self) -> BuildContext:
         """The lake and the landing zone."""
-        return workplace(self.chosen)
+        return build_context(self.chosen)
 
     def land(self, run_id: str, step_us: int = 100, manifest: str = OFF, name: str = "rank0.json") -> Path:
         """Put a small run into the landing zone, or change one that is there."""
@@ -59,12 +59,12 @@ class Deployment:
         self, run_ids: Sequence[str], only: Sequence[str] | None = None, *, check: bool = False, **config: Any
     ) -> dg.ExecuteInProcessResult:
         """One launch of the job `ingest` for neighbouring runs, without checks unless they are asked for."""
-        register(self.records, run_ids)
-        job = limited(self.definitions.resolve_job_def("ingest"), only or UPSTREAM, check=check)
+        register_runs(self.records, run_ids)
+        job = limit_job(self.definitions.resolve_job_def("ingest"), only or UPSTREAM, check=check)
         assert job is not None
         return job.execute_in_process(
             instance=self.records,
-            tags=range_tags(run_ids),
+            tags=make_range_tags(run_ids),
             run_config={**_SILENT, "ops": {"training_runs": {"config": config}}},
             raise_on_error=False,
         )

@@ -16,15 +16,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assets import gold, pairing
-from assets.making import TIERS, make
-from assets.state import assess_comparisons, assess_runs
-from assets.workplace import Workplace
+from assets.build import comparisons, gold
+from assets.build.context import BuildContext
+from assets.build.state import assess_comparisons, assess_runs
+from assets.build.tiers import TIERS, build_tier
 from bronze.limits import Limits
 from lake.engines import engine
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
 from tests.support.build_runs import record_passed
 
@@ -55,12 +55,12 @@ def kind_of(table: Table) -> str:
     """The kind of boundary that follows a commit to this table."""
     if table in gold.PAIR_TABLES:
         return "pairs"
-    return "comparisons" if table in pairing.COMPARISON_TABLES else table.tier
+    return "comparisons" if table in comparisons.COMPARISON_TABLES else table.tier
 
 
 def open_lake(home: Path, name: str) -> Doomed:
     """One of the lakes of a campaign; all share a keyring, so that equal rows have equal digests."""
-    return Doomed(Place.of(home / name), KeyringFile(home / "keyring.json", is_made_on_first_use=True))
+    return Doomed(Location.of(home / name), KeyringFile(home / "keyring.json", is_made_on_first_use=True))
 
 
 def launch(lake: Lake, zone: LandingZone) -> None:
@@ -69,15 +69,15 @@ def launch(lake: Lake, zone: LandingZone) -> None:
     states = assess_runs(lake, zone, run_ids)
     stale = [run_id for run_id, state in states.items() if state.needs_launch()]
     for tier in TIERS if stale else ():
-        made = make(Workplace(lake, zone, Limits(workers=1)), tier, stale, partial(engine, "polars"))
+        made = build_tier(BuildContext(lake, zone, Limits(workers=1)), tier, stale, partial(engine, "polars"))
         assert [one.fault for one in made if one.fault] == []
     if stale:
-        pairing.pair(lake)
+        comparisons.build_pairs(lake)
         record_passed(lake, stale)
     if stale or any(state.needs_launch() for state in assess_comparisons(lake).values()):
-        pairing.scale(lake)
-        pairing.publish(lake)
-        for table in pairing.COMPARISON_TABLES:
+        comparisons.build_families(lake)
+        comparisons.build_published(lake)
+        for table in comparisons.COMPARISON_TABLES:
             record_passed(lake, lake.snapshot(table).run_ids, [table])
 
 
@@ -114,7 +114,7 @@ def serve() -> None:
         if pid == 0:
             lake = open_lake(Path(home), name)
             lake.kill_after = kill_after
-            launch(lake, LandingZone(Place.of(Path(home) / "landing")))
+            launch(lake, LandingZone(Location.of(Path(home) / "landing")))
             os._exit(0)
         _, ended = os.waitpid(pid, 0)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(ended)}\n")

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assets.bronze import materialise
+from assets.build.bronze import materialise
 from bronze.limits import Limits
 from lake import landing_zone, regular_files
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
 from tests.support.sample_tables import READINGS, VISITS, readings
 
@@ -73,7 +73,7 @@ class NoPandas:
 
 def write(options: dict[str, str], root: str, run_id: str, power: str, rows: str, times: str) -> None:
     """Replace a run's readings a number of times, once told to go; each row says who wrote it."""
-    lake = Lake(Place.of(root, options))
+    lake = Lake(Location.of(root, options))
     print("ready", flush=True)  # noqa: T201 - the other end of `release`
     sys.stdin.readline()
     for _ in range(int(times)):
@@ -91,7 +91,7 @@ def rotate(options: dict[str, str], root: str, path: str) -> None:
     """Add a key and seal all visits again; say so before each run's partition."""
     keyring = KeyringFile(Path(path))
     keyring.rotate()
-    lake = Lake(Place.of(root, options), keyring)
+    lake = Lake(Location.of(root, options), keyring)
     for run_id in lake.snapshot(VISITS).run_ids:
         print("reseal", flush=True)  # noqa: T201 - a test waits for it
         lake.reseal(VISITS, run_id)
@@ -109,7 +109,7 @@ class Announced(Lake):
 
 def land(options: dict[str, str], root: str, landing: str, run_id: str) -> None:
     """Land a run into bronze."""
-    materialise(Announced(Place.of(root, options)), LandingZone(Place.of(landing, options)), run_id, Limits())
+    materialise(Announced(Location.of(root, options)), LandingZone(Location.of(landing, options)), run_id, Limits())
 
 
 def land_halfway(options: dict[str, str], landing: str, run_id: str, *paths: str) -> None:
@@ -122,7 +122,7 @@ def land_halfway(options: dict[str, str], landing: str, run_id: str, *paths: str
         sys.stdin.readline()
 
     vars(landing_zone)["copy_file"] = copy_and_stop
-    LandingZone(Place.of(landing, options)).land(run_id, {Path(path).name: Path(path) for path in paths}, "")
+    LandingZone(Location.of(landing, options)).land(run_id, {Path(path).name: Path(path) for path in paths}, "")
 
 
 if __name__ == "__main__":

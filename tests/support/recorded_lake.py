@@ -9,28 +9,28 @@ from pathlib import Path
 
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
-from pipelines.demo import land_samples
+from pipelines.cli.demo import land_samples
 from tests.support.build_runs import build_runs
 
 ROOT = Path(__file__).parent.parent.parent
 _CACHE = ROOT / ".cache" / "recorded-lake"
 # All that decides what is in the lake.
-_SOURCES = ("lake", "bronze", "silver", "gold", "assets", "pipelines/demo.py", "samples", "requirements/base.lock")
+_SOURCES = ("lake", "bronze", "silver", "gold", "assets", "pipelines/cli/demo.py", "samples", "requirements/base.lock")
 
 
 def open_recorded_lake() -> Lake:
     """The lake, which is built first where no test process has done so since the sources changed."""
     home = _CACHE / _digest_sources()
-    lake = Lake(Place.of(home / "lake"), KeyringFile(home / "keyring.json", is_made_on_first_use=True))
+    lake = Lake(Location.of(home / "lake"), KeyringFile(home / "keyring.json", is_made_on_first_use=True))
     _CACHE.mkdir(parents=True, exist_ok=True)
     with (_CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (home / "complete").exists():
             for older in _CACHE.glob("*/"):
                 shutil.rmtree(older)
-            zone = LandingZone(Place.of(home / "landing"))
+            zone = LandingZone(Location.of(home / "landing"))
             build_runs(lake, zone, land_samples(zone))
             (home / "complete").write_text(_list_files(lake), "utf-8")
     return lake

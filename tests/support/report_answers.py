@@ -1,14 +1,15 @@
-"""A small lake's worth of answers as literals: two models, two world sizes, one run without a twin."""
+"""A small lake's worth of answers as literals: two models, two world sizes, one run without a baseline."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assets import gold
+from assets.build import gold
 from bronze import source_files
 from gold import (
     attested_runs,
     operation_overhead,
+    overhead_breakdown,
     pairs,
     published,
     scaling,
@@ -16,7 +17,6 @@ from gold import (
     step_overhead,
     stragglers,
     time_breakdown,
-    toll_breakdown,
     trace_summary,
 )
 from silver import nonce_budgets, rejects, rule_counts, runs
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MS = 1_000_000
 REGIME = "sw_per_hop_aesgcm"
 MEASURED = {"evidence": "measured"}
-# run, its twin, model, ranks, milliseconds a step of the twin and of the run
+# run, its baseline, model, ranks, milliseconds a step of the baseline and of the run
 PAIRS = (("small-sealed", "small-plain", "Small", 2, 100, 150), ("large-sealed", "large-plain", "Large", 4, 400, 500))
 
 
@@ -70,8 +70,8 @@ def _literals(suffix: str) -> dict[Table, list[dict[str, Any]]]:
         ],
         runs.TABLE: [{"run_id": "lone-sealed", "model": f"Lone{suffix}", "regime": REGIME, "ranks_count": 2}],
     }
-    for run, twin, model, ranks, before, after in PAIRS:
-        for table, rows in _pair(run, twin, f"{model}{suffix}", ranks, before, after).items():
+    for run, baseline, model, ranks, before, after in PAIRS:
+        for table, rows in _pair(run, baseline, f"{model}{suffix}", ranks, before, after).items():
             found.setdefault(table, []).extend(rows)
     return {
         table: [
@@ -85,9 +85,11 @@ def _literals(suffix: str) -> dict[Table, list[dict[str, Any]]]:
     }
 
 
-def _pair(run: str, twin: str, model: str, ranks: int, before: int, after: int) -> dict[Table, list[dict[str, Any]]]:
+def _pair(
+    run: str, baseline: str, model: str, ranks: int, before: int, after: int
+) -> dict[Table, list[dict[str, Any]]]:
     added = (after - before) * MS
-    both = {"run_id": run, "baseline_run_id": twin, "regime": REGIME}
+    both = {"run_id": run, "baseline_run_id": baseline, "regime": REGIME}
     ratio = after / before
     return {
         pairs.TABLE: [{**both, "paired_by": "manifest"}],
@@ -112,12 +114,24 @@ def _pair(run: str, twin: str, model: str, ranks: int, before: int, after: int) 
                 "dominant_fraction": 1.0,
             }
         ],
-        toll_breakdown.TABLE: [
-            {**both, **MEASURED, "part_ordinal": place, "part": part, "cells_count": 8, **_change(first, last)}
-            for place, part, first, last in ((0, "compute", before, before), (4, "crypto", 0, after - before))
+        overhead_breakdown.TABLE: [
+            {
+                **both,
+                **MEASURED,
+                "part_ordinal": place,
+                "part": part,
+                "cells_count": 8,
+                **_change(first, last),
+                "part_group": group,
+                "group_overhead_ns": (last - first) * MS,
+            }
+            for place, part, group, first, last in (
+                (0, "compute", "compute", before, before),
+                (4, "crypto", "hop", 0, after - before),
+            )
         ],
         time_breakdown.TABLE: [
-            _step(one, 0, whole, sealing) for one, whole, sealing in _steps(run, twin, before, after)
+            _step(one, 0, whole, sealing) for one, whole, sealing in _steps(run, baseline, before, after)
         ],
         trace_summary.TABLE: [
             {
@@ -178,7 +192,7 @@ def _pair(run: str, twin: str, model: str, ranks: int, before: int, after: int) 
                 "axis": "world_size",
                 "tee_run_id": run,
                 "axis_number": float(ranks),
-                "toll_ns": added,
+                "overhead_ns": added,
                 "slowdown_ratio": ratio,
                 "slope_ns": 25 * MS,
                 "slope_low_ns": 10 * MS,
@@ -203,13 +217,13 @@ def _pair(run: str, twin: str, model: str, ranks: int, before: int, after: int) 
         ],
         runs.TABLE: [
             {"run_id": one, "model": model, "regime": regime, "world_size": ranks, "ranks_count": ranks}
-            for one, regime in ((run, REGIME), (twin, "cc_off"))
+            for one, regime in ((run, REGIME), (baseline, "cc_off"))
         ],
     }
 
 
-def _steps(run: str, twin: str, before: int, after: int) -> tuple[tuple[str, int, int], ...]:
-    return (twin, before, 0), (run, after, after - before)
+def _steps(run: str, baseline: str, before: int, after: int) -> tuple[tuple[str, int, int], ...]:
+    return (baseline, before, 0), (run, after, after - before)
 
 
 def _step(run: str, rank: int, whole: int, sealing: int) -> dict[str, Any]:
@@ -219,4 +233,4 @@ def _step(run: str, rank: int, whole: int, sealing: int) -> dict[str, Any]:
 
 
 def _change(before: int, after: int) -> dict[str, Any]:
-    return {"baseline_step_ns": before * MS, "step_ns": after * MS, "delta_ns": (after - before) * MS}
+    return {"baseline_step_ns": before * MS, "step_ns": after * MS, "overhead_ns": (after - before) * MS}

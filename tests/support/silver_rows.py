@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import polars as pl
 import pyarrow as pa
 
-from assets.silver import TABLES
+from assets.build.silver import TABLES
 from bronze import attestations as tokens
 from bronze import collective_records, nsys_events, source_files, trace_events, training_log, unreadable
 from bronze import device_samples as readings
 from bronze import runs as claimed
-from lake.contract import declared
+from lake.contract import require_declared
 from lake.tables import Kind
 from silver import (
     attestations,
@@ -25,7 +25,7 @@ from silver import (
     crossings,
     device_samples,
     nonce_budgets,
-    recorded,
+    profiler_events,
     rejects,
     rule_counts,
     runs,
@@ -283,7 +283,7 @@ def settled(bench: Bench, frame: Frame, table: Table) -> pa.Table:
     """Run a plan and hold what comes out to the declaration, run by run, as the door does."""
     rows = bench.rows(frame)
     for run_id in rows.column("run_id").unique().to_pylist():
-        declared(table, rows.filter(pa.compute.equal(rows.column("run_id"), run_id)), run_id)
+        require_declared(table, rows.filter(pa.compute.equal(rows.column("run_id"), run_id)), run_id)
     return rows.cast(pa.schema([field.remove_metadata() for field in table.arrow_schema]))
 
 
@@ -306,7 +306,7 @@ def conformed(
         return bench.wrap(rows)
 
     traces, files = bench.wrap(bronze.events), bench.wrap(bronze.sources)
-    events = recorded.recorded(traces, bench.wrap(bronze.nsys), files)
+    events = profiler_events.merge_profilers(traces, bench.wrap(bronze.nsys), files)
     claims, broken = bench.wrap(bronze.runs), bench.wrap(bronze.unreadable)
     offsets = keep(clock_offsets.TABLE, clock_offsets.conform(traces, files))
     stepped = keep(steps.TABLE, steps.conform(events, files, claims, offsets))
@@ -320,7 +320,7 @@ def conformed(
     paces = keep(throughput.TABLE, throughput.conform(bench.wrap(bronze.training), files, claims))
     attested = keep(attestations.TABLE, attestations.conform(bench.wrap(bronze.tokens), claims, stepped, paces))
     keep(device_samples.TABLE, device_samples.conform(bench.wrap(bronze.samples), claims, stepped, paces))
-    evidence = cc_evidence.found(bench.wrap(bronze.samples), bench.wrap(bronze.records), attested, claims)
+    evidence = cc_evidence.count_evidence(bench.wrap(bronze.samples), bench.wrap(bronze.records), attested, claims)
     keep(runs.TABLE, runs.conform(claims, kept, stepped, crossed, paces, evidence))
     assert set(found) == {table.name for table in TABLES}
     return Silver(found)

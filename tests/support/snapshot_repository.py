@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from click.testing import CliRunner
 
-from pipelines.cli import main
+from pipelines.review.__main__ import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,14 +65,14 @@ class SnapshotRepository:
 
 
 def told(*words: str) -> tuple[int, str]:
-    """The exit status and all that `teetotal snapshots` says, in the folder where we are."""
-    done = CliRunner().invoke(main, ["snapshots", *words], catch_exceptions=False)
+    """The exit status and all that `python -m pipelines.review` says, in the folder where we are."""
+    done = CliRunner().invoke(main, [*words], catch_exceptions=False)
     return done.exit_code, done.output
 
 
 def gate(*words: str) -> tuple[int, str]:
     """The same of the gate."""
-    return told("gate", *words)
+    return told("--gate", *words)
 
 
 def begun(root: Path) -> SnapshotRepository:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
-from assets.catalogue import table
-from assets.expectations import hold
+from assets.build.catalogue import table
+from assets.checks.expectations import check_tables
 from lake.store import Lake
 from pipelines.settings import settings
 
@@ -16,7 +16,7 @@ def main(run_id: str, names: list[str]) -> None:
     chosen = settings()
     lake = Lake(chosen.lake, chosen.keyring)
     for spark in (None, chosen.spark):
-        found = [one for name in names for one in hold(lake, table(name), [run_id], spark=spark)]
+        found = [one for name in names for one in check_tables(lake, table(name), [run_id], spark=spark)]
         told = [[one.check.name, one.engine, one.rows_count, one.broken_count] for one in found]
         print(json.dumps(told))  # noqa: T201 - for the test that started us
 

@@ -8,17 +8,17 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assets.catalogue import TABLES
+from assets.build.catalogue import TABLES
 from benchmarks.measuring import ROOT
 from benchmarks.standalone import environment
 from lake.keyring import KeyringFile
-from lake.places import Place
+from lake.locations import Location
 from lake.store import Lake
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_TEETOTAL = [sys.executable, "-c", "from pipelines.cli import main; main()"]
+_TEETOTAL = [sys.executable, "-c", "from pipelines.cli.main import main; main()"]
 PATIENCE_S = 240
 # The content digest of every table and run.
 State = dict[tuple[str, str], str]
@@ -33,7 +33,7 @@ class Bench:
     many: str = "many"
 
     def lake(self, name: str) -> Lake:
-        return Lake(Place.of(self.home / name / "lake"), KeyringFile(self.home / "keyring.json"))
+        return Lake(Location.of(self.home / name / "lake"), KeyringFile(self.home / "keyring.json"))
 
     def start(self, name: str, *words: str, **more: str) -> subprocess.Popen[str]:
         """Start the command on the lake of that name."""

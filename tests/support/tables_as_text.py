@@ -1,6 +1,6 @@
 """A table as a reviewer reads it in a diff: a line of names, a line of kinds, then a line per row, sorted by key.
 
-`report.snapshot_text` reads it back, so that a review can say which row and which column moved.
+`pipelines.review.text_tables` reads it back, so that a review can say which row and which column moved.
 """
 
 from __future__ import annotations

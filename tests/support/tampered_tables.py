@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from lake.contract import matches, partitions
-from lake.places import Place
-from lake.snapshot import held
+from lake.locations import Location
+from lake.snapshot import list_data_files
 from lake.store import Lake
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def copied(lake: Lake, into: Path) -> Lake:
     """A lake of its own on the same data files; it has no keyring, which checks do not need."""
     shutil.copytree(lake.place.directory, into, copy_function=os.link)
-    return Lake(Place.of(into))
+    return Lake(Location.of(into))
 
 
 def change(lake: Lake, table: Table, run_id: str, how: Change) -> None:
@@ -49,7 +49,7 @@ def put(lake: Lake, table: Table, run_id: str, rows: pa.Table) -> None:
     handle = DeltaTable(root)
     actions: list[AddAction | RemoveAction] = [
         RemoveAction(path, True, int(time.time() * 1000), size, values)
-        for path, (size, values) in held(handle, table, [run_id]).items()
+        for path, (size, values) in list_data_files(handle, table, [run_id]).items()
     ]
     for inner in partitions(table, rows):
         part = rows.filter(matches(inner)) if inner else rows

@@ -14,7 +14,7 @@ from bronze.trace_events import TABLE
 from lake.digest import ContentDigest
 
 if TYPE_CHECKING:
-    from bronze.careful_cut import Stretch
+    from bronze.tolerant_parser import UnreadableRange
 
 # A good trace, to be landed beside a bad one: two events, microseconds since a base.
 GOOD = (
@@ -35,7 +35,7 @@ class Reading:
     """Everything that a reader has to say of a trace."""
 
     rows: list[dict[str, Any]]
-    unreadable: list[Stretch]
+    unreadable: list[UnreadableRange]
     envelope: dict[str, Any]
     envelope_text: str
     is_complete: bool

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assets.bronze import materialise
+from assets.build.bronze import materialise
 from bronze.limits import Limits
 from lake.identity import MANIFEST
 from lake.landing_zone import LandingZone
-from lake.places import Place
+from lake.locations import Location
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,4 +28,4 @@ def bring_two(root: Path, lake: Lake, manifest: str = 'regime = "cc_off"\n') -> 
         directory.mkdir(parents=True)
         (directory / MANIFEST).write_text(manifest)
         (directory / "rank0.json").write_bytes(_TRACE % microseconds)
-        materialise(lake, LandingZone(Place.of(root / "landing")), run_id, Limits())
+        materialise(lake, LandingZone(Location.of(root / "landing")), run_id, Limits())

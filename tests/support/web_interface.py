@@ -16,8 +16,8 @@ import psutil
 
 from lake.landing_zone import LandingZone
 from lake.store import Lake
-from pipelines.instance import instance
-from pipelines.landing import land
+from pipelines.cli.land import land_files
+from pipelines.instance import open_instance
 from pipelines.settings import settings
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent.parent
 SAMPLES = ROOT / "samples"
-COMMAND = (sys.executable, "-c", "from pipelines.cli import main; main()")
+COMMAND = (sys.executable, "-c", "from pipelines.cli.main import main; main()")
 _PATIENCE_S = 240.0
 _POLL_S = 0.25
 _OURS = ("TEETOTAL_", "DAGSTER_")
@@ -58,11 +58,11 @@ class House:
 
     def land(self, sample: str) -> None:
         """Put a bundled recording into the landing zone."""
-        land(self.zone, [SAMPLES / sample], self.settings.limits, run_id=None, given={})
+        land_files(self.zone, [SAMPLES / sample], self.settings.limits, run_id=None, given={})
 
     def records(self) -> dg.DagsterInstance:
         """What Dagster knows; to be closed by whoever asks."""
-        return instance(self.settings.home)
+        return open_instance(self.settings.home)
 
     def start(self, *words: str, output: int | None = None) -> subprocess.Popen[str]:
         """The command, in a process group of its own, as a shell would start it."""

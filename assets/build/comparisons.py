@@ -1,0 +1,268 @@
+"""What is measured across runs: pairs, families of pairs, and what others have published; each is made when stale."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any
+
+from assets.build.freshness import Look
+from assets.build.gold import PAIR_TABLES, find_origins, flag_replays, made_from
+from gold import (
+    energy_overhead,
+    operation_costs,
+    operation_overhead,
+    overhead_breakdown,
+    pairs,
+    published,
+    scaling,
+    sealing_coverage,
+    step_energy,
+    step_overhead,
+    step_times,
+    throughput_overhead,
+    time_breakdown,
+)
+from gold.margin import MARGIN
+from lake.errors import explain, is_stop, naming
+from silver import runs, throughput
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from assets.build.freshness import Snapshots
+    from gold.pairs import Pair
+    from lake.errors import LakeError
+    from lake.snapshot import Written
+    from lake.store import Lake
+    from lake.tables import Table
+
+    Rows = list[dict[str, Any]]
+
+COMPARISON_TABLES = (scaling.TABLE, published.TABLE)
+
+
+@dataclass(frozen=True)
+class StalePair:
+    """A run whose pair tables must be made, and why; without a pair where it has none any more."""
+
+    run_id: str
+    pair: Pair | None
+    partners: tuple[str, ...]
+    made_from: str
+    why: str
+    # Other groups of repeats, whose noise stands in for missing ones.
+    noise: tuple[tuple[str, ...], ...] = ()
+    margin: float = MARGIN
+
+
+@dataclass(frozen=True)
+class StaleFamily:
+    """A partition of `gold.scaling` that must be made, and why; without members where its last pair is gone."""
+
+    partition: str
+    family: str
+    regime: str
+    members: tuple[str, ...]
+    made_from: str
+    why: str
+
+
+def build_comparisons(lake: Lake, margin: float = MARGIN) -> list[Written]:
+    """Bring pairs and families up to date: only those are read whose own runs have changed."""
+    return [*flag_replays(lake), *build_pairs(lake, margin=margin), *build_families(lake), build_published(lake)]
+
+
+# -- pairs ------------------------------------------------------------------------------------------------------------
+
+
+def build_pairs(lake: Lake, full: Collection[str] = (), margin: float = MARGIN) -> list[Written]:
+    """Bring every pair up to date; gives the partitions of those that were not."""
+    written, faults = make_pairs(lake, full, margin)
+    for fault in faults.values():
+        raise fault
+    return written
+
+
+def make_pairs(
+    lake: Lake, full: Collection[str] = (), margin: float = MARGIN
+) -> tuple[list[Written], dict[str, LakeError]]:
+    """The same, where a pair that cannot be made fails alone: what was written, and what failed by run."""
+    written: list[Written] = []
+    faults: dict[str, LakeError] = {}
+    for stale in stale_pairs(lake, full, margin=margin):
+        try:
+            written += make_pair(lake, stale)
+        except BaseException as error:
+            if is_stop(error):
+                raise
+            faults[stale.run_id] = explain(error, stale.run_id)
+    return written, faults
+
+
+def stale_pairs(
+    lake: Snapshots, full: Collection[str] = (), only: Collection[str] | None = None, margin: float = MARGIN
+) -> list[StalePair]:
+    """The pairs that are not made from their runs as they are, and those of the runs in `full`; or `only` some.
+
+    Runs of a pair are all repeats of both sides. Where a side has fewer than 3, other repeats on the same hardware and
+    software are read as well, so a new one of them makes the pair stale too.
+    """
+    look = Look(lake)
+    upstream, known = find_origins(look, PAIR_TABLES), _index_measured_runs(look)
+    found = pairs.pair_runs(known)
+    lent = pairs.find_noise_groups(found, known)
+    snapshots = [look.snapshot(table) for table in PAIR_TABLES]
+    stale = []
+    for run_id, one in found.items():
+        if only is not None and run_id not in only:
+            continue
+        partners = [*one.repeats, *one.baselines]
+        noise = lent.get(run_id, [])
+        read = (run_id, *partners, *(name for group in noise for name in group))
+        fingerprint = made_from([[name, *upstream.marks(name)] for name in read], astuple(one), noise, margin)
+        if snapshots[-1].mark(run_id) is None:
+            why = "its pair was never made"
+        elif any(not snapshot.is_made_from(run_id, fingerprint) for snapshot in snapshots):
+            others = f"its baseline {one.baseline_run_id}" if partners else "the runs that it may be paired with"
+            why = f"its pair is stale: the run, {others}, a repeat or the margin changed"
+        elif not full or set(full).isdisjoint((run_id, *partners)):
+            continue
+        else:
+            why = "its pair is to be made again"
+        stale.append(StalePair(run_id, one, tuple(partners), fingerprint, why, tuple(noise), margin))
+    for run_id in sorted({run_id for snapshot in snapshots for run_id in snapshot.run_ids} - set(found)):
+        if only is not None and run_id not in only:
+            continue
+        nothing = made_from(run_id, "no pair")
+        stale.append(StalePair(run_id, None, (), nothing, "its pair is stale: it has none any more"))
+    return stale
+
+
+def make_pair(lake: Lake, stale: StalePair) -> list[Written]:
+    """The tables of one pair; empty where it has no baseline, but for the row that says why."""
+    frames = {table: table.arrow_schema.empty_table() for table in PAIR_TABLES}
+    if stale.pair is not None:
+        with naming(f"comparing {stale.run_id} with {', '.join(stale.partners) or 'nothing'}"):
+            frames |= _compare(lake, stale.pair, stale)
+    return [lake.replace(table, stale.run_id, frame, stale.made_from) for table, frame in frames.items()]
+
+
+def _compare(lake: Lake, pair: Pair, stale: StalePair) -> dict[Table, pa.Table]:
+    frames = {pairs.TABLE: pairs.measure(pair)}
+    if pair.baseline_run_id is None:
+        return frames
+
+    def read(table: Table, names: Sequence[str]) -> list[pa.Table]:
+        return [_rows(lake, table, name) for name in names]
+
+    def listed(table: Table) -> tuple[list[Rows], list[Rows], list[list[Rows]]]:
+        groups = ([rows.to_pylist() for rows in read(table, names)] for names in (ours, theirs, *stale.noise))
+        candidate, baseline, *others = groups
+        return candidate, baseline, others
+
+    ours, theirs, margin = pair.candidates, pair.baselines, stale.margin
+    run, other = (read(runs.TABLE, names)[0].to_pylist()[0] for names in (ours, theirs))
+    tee, baseline = (read(time_breakdown.TABLE, names[:1])[0] for names in (ours, theirs))
+    steps = step_overhead.Sides(*listed(step_times.TABLE))
+    frames[step_overhead.TABLE] = step_overhead.measure(pair, run, steps, (tee, baseline), margin)
+    frames[overhead_breakdown.TABLE] = overhead_breakdown.measure(pair, tee, baseline)
+    costs, baseline_costs = (read(operation_costs.TABLE, names) for names in (ours, theirs))
+    frames[operation_overhead.TABLE] = operation_overhead.measure(pair, costs, baseline_costs, margin)
+    logs = throughput_overhead.Logs(*listed(throughput.TABLE))
+    frames[throughput_overhead.TABLE] = throughput_overhead.measure(pair, (run, other), logs, margin)
+    energies, baseline_energies = (read(step_energy.TABLE, names) for names in (ours, theirs))
+    frames[energy_overhead.TABLE] = energy_overhead.measure(pair, run, energies, baseline_energies, margin)
+    return frames
+
+
+def _index_measured_runs(lake: Snapshots) -> pairs.Index:
+    """What the log says of every run that has its own gold."""
+    marks = lake.snapshot(time_breakdown.TABLE)
+    index = lake.snapshot(runs.TABLE).index()
+    return {run_id: run for run_id, run in index.items() if marks.mark(run_id) is not None}
+
+
+# -- comparisons ------------------------------------------------------------------------------------------------------
+
+
+def build_families(lake: Lake, *, full: bool = False) -> list[Written]:
+    """Bring every family up to date; gives the partitions of those that were not."""
+    return [make_family(lake, one) for one in stale_families(lake, full=full)]
+
+
+def stale_families(lake: Snapshots, *, full: bool = False) -> list[StaleFamily]:
+    """The families of which a member's pair is new; all of them if `full`."""
+    look = Look(lake)
+    index = _index_measured_runs(look)
+    families: dict[tuple[str, str], list[str]] = {}
+    for run_id, pair_of_run in pairs.pair_runs(index).items():
+        family = index[run_id]["family"]
+        if pair_of_run.baseline_run_id is not None and pair_of_run.regime is not None and family is not None:
+            families.setdefault((family, pair_of_run.regime), []).append(run_id)
+    upstream, snapshot = find_origins(look, [scaling.TABLE]), look.snapshot(scaling.TABLE)
+    stale = []
+    for (family, regime), members in sorted(families.items()):
+        partition = scaling.partition(family, regime)
+        fingerprint = made_from([[name, *upstream.marks(name)] for name in members])
+        if full or not snapshot.is_made_from(partition, fingerprint):
+            why = "it was never made" if snapshot.mark(partition) is None else "a pair of its family changed"
+            stale.append(StaleFamily(partition, family, regime, tuple(members), fingerprint, why))
+    known = {scaling.partition(family, regime) for family, regime in families}
+    for partition in sorted(set(snapshot.run_ids) - known):
+        nothing = made_from(partition, "no family")
+        stale.append(StaleFamily(partition, "", "", (), nothing, "its last pair is gone"))
+    return stale
+
+
+def make_family(lake: Lake, stale: StaleFamily) -> Written:
+    """The partition of one family; empty where its last pair is gone."""
+    rows = scaling.TABLE.arrow_schema.empty_table()
+    if stale.members:
+        points = [point for name in stale.members for point in _list_points(lake, name)]
+        rows = scaling.measure(stale.family, stale.regime, points)
+    return lake.replace(scaling.TABLE, stale.partition, rows, stale.made_from)
+
+
+def build_published(lake: Lake) -> Written:
+    """Write down what others have published."""
+    return lake.replace(published.TABLE, published.PUBLISHED_RUN, published.rows(), _fingerprint_published())
+
+
+def is_published(lake: Snapshots) -> bool:
+    """Whether what others have published is in the lake as it is in the catalogue."""
+    return lake.snapshot(published.TABLE).is_made_from(published.PUBLISHED_RUN, _fingerprint_published())
+
+
+def _fingerprint_published() -> str:
+    return made_from(published.PUBLISHED.sha256)
+
+
+def _list_points(lake: Lake, run_id: str) -> Iterator[dict[str, Any]]:
+    """A run as a point of its family: its overhead, and what it must seal per rank and step."""
+    run = _rows(lake, runs.TABLE, run_id).to_pylist()[0]
+    cells = _rows(lake, time_breakdown.TABLE, run_id).num_rows
+    coverage = _rows(lake, sealing_coverage.TABLE, run_id).to_pylist()
+    for row in _rows(lake, step_overhead.TABLE, run_id).to_pylist():
+        if row["slowdown_ratio"] is None:
+            continue
+        yield {
+            "tee_run_id": run_id,
+            "baseline_run_id": row["baseline_run_id"],
+            "overhead_ns": row["overhead_ns"],
+            "slowdown_ratio": row["slowdown_ratio"],
+            "evidence": row["evidence"],
+            "world_size": row["world_size"],
+            "bucket_cap_mib": run["bucket_cap_mib"],
+            "sealed_message_count": _per_cell(coverage, "promised_message_count", cells),
+            "sealed_bytes": _per_cell(coverage, "promised_bytes", cells),
+        }
+
+
+def _per_cell(coverage: list[dict[str, Any]], name: str, cells: int) -> int | None:
+    return sum(row[name] or 0 for row in coverage) // cells if cells else None
+
+
+def _rows(lake: Lake, table: Table, run_id: str) -> pa.Table:
+    return lake.scan(table, [run_id]).collect().to_arrow()

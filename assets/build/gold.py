@@ -1,0 +1,320 @@
+"""The gold tables of one run, built from its silver tables in slices of time that bound memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+
+from assets.build import freshness
+from assets.build.chunking import assign_slices, plan_chunks
+from assets.build.replays import find_replays, find_replays_of, measure_again
+from assets.build.table_tasks import hand_out
+from gold import (
+    attested_runs,
+    energy_overhead,
+    kernel_breakdown,
+    launches,
+    logged_steps,
+    operation_costs,
+    operation_overhead,
+    overhead_breakdown,
+    pairs,
+    published,
+    scaling,
+    sealing_coverage,
+    step_energy,
+    step_overhead,
+    step_times,
+    stragglers,
+    throughput_overhead,
+    time_breakdown,
+    trace_summary,
+    traced_steps,
+    waiting,
+)
+from lake.engines import PolarsEngine
+from lake.errors import naming
+from lake.spill import SpilledRows
+from silver import clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from assets.build.freshness import Snapshots
+    from assets.build.table_tasks import TableOrder, Wave
+    from lake.engines import Engine
+    from lake.executors import Site
+    from lake.frames import Frame
+    from lake.snapshot import Written
+    from lake.staging import Staged
+    from lake.store import Lake
+    from lake.tables import Table
+
+# What one run alone decides.
+RUN_TABLES = (
+    trace_summary.TABLE,
+    time_breakdown.TABLE,
+    kernel_breakdown.TABLE,
+    launches.TABLE,
+    operation_costs.TABLE,
+    stragglers.TABLE,
+    sealing_coverage.TABLE,
+    step_energy.TABLE,
+    step_times.TABLE,
+    attested_runs.TABLE,
+)
+# Those for which slices of time are added up.
+SUMMED = (trace_summary.TABLE, time_breakdown.TABLE, launches.TABLE, operation_costs.TABLE)
+PAIR_TABLES = (
+    step_overhead.TABLE,
+    overhead_breakdown.TABLE,
+    throughput_overhead.TABLE,
+    operation_overhead.TABLE,
+    energy_overhead.TABLE,
+    pairs.TABLE,
+)
+TABLES = (*RUN_TABLES, *PAIR_TABLES, scaling.TABLE, published.TABLE)
+_MODULES = (clock_offsets, collectives, crossings, device_samples, nonce_budgets, runs, spans, steps, throughput)
+_KNOWN = {table.full_name: table for table in (*(module.TABLE for module in _MODULES), *TABLES)}
+# Raise with every change of what a measure makes of the same rows: every run is then measured again.
+MEASURES_VERSION = 8
+SLICE_SPANS = 250_000
+# One span in so many is looked at to cut time into slices.
+SAMPLED = 16
+END_OF_TIME = 1 << 62
+Slice = tuple[tuple[int, ...], int, int]
+# To read a rank's spans so many times takes less than to share them out.
+READ_AGAIN = 8
+# All that is read of a span to add it up.
+_SLICED = (
+    *("run_id", "rank", "source_sha256", "ordinal", "kind", "pattern", "is_gpu", "category", "name", "ts_ns"),
+    *("duration_ns", "correlation_id", "launch_ts_ns", "launch_duration_ns", "direction", "memory", "payload_bytes"),
+    *("is_orphan", "is_before_launch", "step_number", "launch_step_number"),
+)
+
+
+def made_from(*parts: object) -> str:
+    """The fingerprint of a partition: what it was made from, and the version of what made it."""
+    return hashlib.sha256(json.dumps([MEASURES_VERSION, SLICE_SPANS, *parts]).encode()).hexdigest()
+
+
+def find_origins(lake: Snapshots, tables: Iterable[Table]) -> freshness.Origins:
+    """What lies upstream of some gold tables."""
+    return freshness.Origins(lake, _KNOWN, tables)
+
+
+def find_stale(lake: Snapshots, run_ids: Iterable[str], tables: Sequence[Table] = RUN_TABLES) -> dict[str, str]:
+    """Those runs of which one of these tables was not made from their silver as it is, and which; in a few words."""
+    found = find_origins(lake, tables)
+    replays = find_replays(lake) if attested_runs.TABLE in tables else {}
+    return freshness.find_stale(
+        lake, tables, run_ids, lambda table, run_id: _fingerprint(found, table, run_id, replays.get(run_id, []))
+    )
+
+
+def find_up_to_date(lake: Snapshots, run_ids: Iterable[str], tables: Sequence[Table] = RUN_TABLES) -> set[str]:
+    """The other runs: all of these tables were made from their silver as it is."""
+    asked = set(run_ids)
+    return asked - find_stale(lake, asked, tables).keys()
+
+
+def _fingerprint(found: freshness.Origins, table: Table, run_id: str, replayed_in: Sequence[str]) -> str:
+    """What a run's table is made from; what is said of its attestation depends on who else holds its tokens."""
+    others = list(replayed_in) if table == attested_runs.TABLE else []
+    return made_from(*found.upstream(table, run_id), *others)
+
+
+def flag_replays(lake: Lake) -> list[Written]:
+    """Bring up to date what attests runs whose tokens are now in other runs too, or no more."""
+    found = find_origins(lake, [attested_runs.TABLE])
+    return measure_again(lake, lambda run_id, others: _fingerprint(found, attested_runs.TABLE, run_id, others))
+
+
+def materialise(lake: Lake, run_id: str, engine: Engine, tables: Sequence[Table] = RUN_TABLES) -> list[Written]:
+    """Measure one run; every table is replaced whole."""
+    # Looked at before anything is read: what is read may be newer than what is then said of it, never older.
+    found = find_origins(lake, tables)
+    replayed_in = find_replays_of(lake, run_id) if attested_runs.TABLE in tables else []
+    marks = {table: _fingerprint(found, table, run_id, replayed_in) for table in tables}
+    if engine.executors is None:
+        return GoldBuild(lake, run_id, engine).materialise(marks)
+    local, summed = GoldBuild(lake, run_id, PolarsEngine()), _select_sliced(tables)
+    # Of each slice only sums come back; with them every table can be made, all at once.
+    slices = [(run_id, summed, one, local.known) for one in local.slices()] if summed else []
+    sums = _combine_sums(engine.executors.each(measure_slice, slices))
+    waves: list[Wave] = [[(table, [()]) for table in tables]]
+    return hand_out(engine.executors, lake, run_id, make_table, waves, marks.__getitem__, sums)
+
+
+def measure_slice(site: Site, order: tuple[str, list[str], Slice, dict[str, pa.Table]]) -> dict[str, pa.Table]:
+    """The sums of one slice of a run, on an executor; what only the whole run shows is handed over."""
+    run_id, summed, one, known = order
+    measuring = GoldBuild(site.lake, run_id, PolarsEngine())
+    measuring.known = known
+    return measuring.sums_of(one, summed)
+
+
+def make_table(site: Site, order: TableOrder) -> list[Staged]:
+    """One gold table of a run, on an executor: the same plan, run by Polars."""
+    (table,) = (table for table in RUN_TABLES if table.name == order.table)
+    measuring = GoldBuild(site.lake, order.run_id, PolarsEngine())
+    with site.lake.executor_stage(table, order.run_id, order.spool) as stage:
+        site.lake.add(stage, measuring.rows(table, {} if order.rows is None else {table.name: order.rows}))
+        return stage.units
+
+
+class GoldBuild:
+    """One run on its way from silver to gold."""
+
+    def __init__(self, lake: Lake, run_id: str, engine: Engine) -> None:
+        self._lake = lake
+        self._run_id = run_id
+        self._engine = engine
+        self._spanned = self._read(spans.TABLE)
+        self._stepped = self._compute_once(self._read(steps.TABLE))
+
+    @cached_property
+    def known(self) -> dict[str, pa.Table]:
+        """What slices of time need of the whole run: where ranks waited for each other, and the first calls."""
+        return {
+            "waits": self._engine.rows(waiting.find_waits(self._spanned, self._read(collectives.TABLE))),
+            "first_calls": self._engine.rows(operation_costs.find_first_calls(self._spanned)),
+        }
+
+    def _whole(self, name: str) -> Frame:
+        return self._engine.wrap(self.known[name])
+
+    def materialise(self, made_from: Mapping[Table, str]) -> list[Written]:
+        """The tables in this process, slice by slice where intervals are merged."""
+        summed = _select_sliced(made_from)
+        by_ranks = groupby(self.slices() if summed else [], key=itemgetter(0))
+        sums = _combine_sums([part for _, slices in by_ranks for part in self._sums_of_all(list(slices), summed)])
+        written = []
+        for table, fingerprint in made_from.items():
+            with naming(f"making {table.full_name}"):
+                rows = self.rows(table, sums)
+            written.append(self._lake.replace(table, self._run_id, rows, fingerprint))
+        return written
+
+    def rows(self, table: Table, sums: dict[str, pa.Table]) -> pa.Table:
+        """One table; `sums` are those of all slices, by the table that they are for."""
+        read, spanned, stepped = self._read, self._spanned, self._stepped
+        plans: dict[str, Callable[[], Frame]] = {
+            trace_summary.TABLE.name: lambda: trace_summary.measure(
+                summed(), spanned, stepped.select("run_id", "rank").unique()
+            ),
+            time_breakdown.TABLE.name: lambda: time_breakdown.measure(summed(), stepped, seeing()),
+            kernel_breakdown.TABLE.name: lambda: kernel_breakdown.measure(spanned),
+            launches.TABLE.name: lambda: launches.measure(summed(), spanned),
+            operation_costs.TABLE.name: lambda: operation_costs.measure(
+                summed(), spanned, stepped, self._whole("first_calls")
+            ),
+            stragglers.TABLE.name: lambda: stragglers.measure(read(collectives.TABLE), read(clock_offsets.TABLE)),
+            sealing_coverage.TABLE.name: lambda: sealing_coverage.measure(
+                read(crossings.TABLE), read(nonce_budgets.TABLE), read(runs.TABLE)
+            ),
+            step_energy.TABLE.name: lambda: step_energy.measure(
+                read(device_samples.TABLE), stepped, read(throughput.TABLE)
+            ),
+            step_times.TABLE.name: lambda: self._engine.wrap(
+                step_times.measure(
+                    self._engine.rows(
+                        traced_steps.observe_steps(stepped, spanned, read(collectives.TABLE)), is_lean=True
+                    ),
+                    self._engine.rows(logged_steps.observe_log(read(throughput.TABLE))),
+                    self._engine.rows(read(runs.TABLE)),
+                )
+            ),
+            attested_runs.TABLE.name: lambda: attested_runs.measure(
+                read(runs.TABLE), find_replays_of(self._lake, self._run_id)
+            ),
+        }
+
+        def summed() -> Frame:
+            return self._engine.wrap(sums[table.name])
+
+        def seeing() -> Frame:
+            return self._compute_once(spanned.filter(nw.col("is_gpu")).select("run_id", "rank").unique())
+
+        return self._engine.rows(plans[table.name](), is_lean=True)
+
+    def slices(self) -> list[Slice]:
+        """Ranks and stretches of time, none of which holds too many spans; one of nothing where there are none."""
+        return list(self._slices(self._spanned)) or [((), 0, END_OF_TIME)]
+
+    def sums_of(self, one: Slice, summed: Sequence[str]) -> dict[str, pa.Table]:
+        """What is added up over slices, by the table that it is for."""
+        ranks, low, high = one
+        return self._sums(self._spanned.filter(nw.col("rank").is_in(ranks)), low, high, summed)
+
+    def _sums(self, spanned: Frame, low: int, high: int, summed: Sequence[str]) -> dict[str, pa.Table]:
+        plans: dict[str, Callable[[], Frame]] = {
+            trace_summary.TABLE.name: lambda: trace_summary.unite_intervals(spanned, low, high),
+            time_breakdown.TABLE.name: lambda: time_breakdown.charge_parts(
+                spanned, self._stepped, self._whole("waits"), low, high
+            ),
+            launches.TABLE.name: lambda: launches.pick_shorter(spanned, low, high),
+            operation_costs.TABLE.name: lambda: operation_costs.copy_calls(
+                spanned, self._stepped, self._whole("first_calls"), low, high
+            ),
+        }
+        return {name: self._engine.rows(plans[name]()) for name in summed}
+
+    def _sums_of_all(self, slices: list[Slice], summed: Sequence[str]) -> Iterator[dict[str, pa.Table]]:
+        """The same of all slices of some ranks; one that has many is read once and shared out on disk."""
+        if len(slices) <= READ_AGAIN:
+            yield from (self.sums_of(one, summed) for one in slices)
+            return
+        ((rank,), _, _) = slices[0]
+        bounds = np.array([high for _, _, high in slices[:-1]])
+        with self._lake.stage(trace_summary.TABLE, self._run_id) as stage:
+            with SpilledRows(stage.spool, spans.TABLE.arrow_schema_of(_SLICED), len(slices)) as shares:
+                for batch in self._lake.batches(spans.TABLE, self._run_id, _SLICED, rank=rank):
+                    rows, places = assign_slices(batch, bounds)
+                    shares.add(batch.take(pa.array(rows)), places)
+            for place, (_, low, high) in enumerate(slices):
+                yield self._sums(self._engine.wrap(shares.read(place)), low, high, summed)
+
+    def _slices(self, spanned: Frame) -> Iterator[Slice]:
+        """Take small ranks together, and cut the time of large ones so that about equally many spans start in each."""
+        counted = self._engine.rows(spanned.group_by("rank").agg(spans_count=nw.len())).to_pylist()
+        for chunk in plan_chunks({row["rank"]: row["spans_count"] for row in counted}, SLICE_SPANS):
+            if chunk.parts == 1:
+                yield chunk.ranks, 0, END_OF_TIME
+            elif chunk.part == 0:
+                order = self._some_starts(*chunk.ranks)
+                cuts = [int(order[len(order) * part // chunk.parts]) for part in range(1, chunk.parts)]
+                yield from ((chunk.ranks, low, high) for low, high in pairwise([0, *cuts, END_OF_TIME]) if low < high)
+
+    def _some_starts(self, rank: int) -> npt.NDArray[np.int64]:
+        """The starts of some of a rank's spans, in order: where time is cut changes no sum, so nearly equal will do."""
+        batches = self._lake.batches(spans.TABLE, self._run_id, ("ts_ns",), rank=rank)
+        # A copy of those: a view would hold the whole batch.
+        return np.sort(np.concatenate([batch.column("ts_ns").to_numpy()[::SAMPLED].copy() for batch in batches]))
+
+    def _read(self, table: Table) -> Frame:
+        return self._engine.read(self._lake, table, [self._run_id])
+
+    def _compute_once(self, frame: Frame) -> Frame:
+        """Rows computed once and kept."""
+        return self._engine.wrap(self._engine.rows(frame))
+
+
+def _select_sliced(tables: Iterable[Table]) -> list[str]:
+    """Those of the tables for which slices of time are added up."""
+    return [table.name for table in tables if table in SUMMED]
+
+
+def _combine_sums(parts: Sequence[dict[str, pa.Table]]) -> dict[str, pa.Table]:
+    """The sums of all slices, by the table that they are for."""
+    return {name: pa.concat_tables([part[name] for part in parts]) for name in (parts[0] if parts else ())}

@@ -1,0 +1,117 @@
+"""A run's files read by executors, one task a file: the same reader as here, and nothing but reports comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from bronze import land
+from bronze.file_report import FileReport
+from bronze.manifest import parse
+from bronze.read_file import ReadContext, read_file
+from lake.errors import EvidenceRejected, naming
+from lake.executor_stage import AdoptedFile
+from lake.identity import MANIFEST
+from lake.landing_zone import LandedFile
+from lake.staging import ClosedFile, Staged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bronze.limits import Limits
+    from bronze.read_file import Progress
+    from lake.attestation_keys import AttestationKeys
+    from lake.executors import Executors, Site
+    from lake.landing_zone import LandingZone
+    from lake.staging import PartitionWriter, Stage
+
+_TABLES = {table.name: table for table in land.STAGED}
+
+
+@dataclass(frozen=True)
+class FileOrder:
+    """One file to be read, and where its rows are to wait."""
+
+    run_id: str
+    name: str
+    size_bytes: int
+    etag: str
+    limits: Limits
+    keys: AttestationKeys
+    spools: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class FileAnswer:
+    """What became of a file, the files of its rows that have no name yet, and those that have one."""
+
+    report: FileReport
+    events: ClosedFile | None
+    records: Mapping[str, ClosedFile | None]
+    kept: Mapping[str, list[Staged]]
+
+
+def land_on(
+    executors: Executors,
+    zone: LandingZone,
+    run_id: str,
+    stages: Mapping[str, Stage],
+    limits: Limits,
+    progress: Progress,
+    keys: AttestationKeys,
+) -> land.Landed:
+    """Land all files of a run on executors, the largest first; rows wait on this process's stages."""
+    manifest = zone.manifest(run_id)
+    parse(manifest, f"{run_id}/{MANIFEST}")  # a broken one is refused before anything is read
+    sources = zone.files(run_id)
+    spools = {name: str(stage.spool) for name, stage in stages.items()}
+    readable = [source for source in sources if source.problem is None]
+    readable.sort(key=lambda source: (-(source.size_bytes or 0), source.name))
+    orders = [
+        FileOrder(run_id, source.name, source.size_bytes or 0, source.etag, limits, keys, spools) for source in readable
+    ]
+    reports = [FileReport(one.name, one.size_bytes, reason=one.problem) for one in sources if one.problem is not None]
+    read: set[str | None] = set()
+    for answer in sorted(executors.each(read_landed, orders), key=lambda answer: answer.report.name):
+        report = answer.report
+        progress(report.name, report.size_bytes or 0, report.rows_count)
+        if (
+            report.sha256 is not None and report.sha256 in read
+        ):  # the same content under two names was read by two executors: once is enough
+            reports.append(FileReport(report.name, report.size_bytes, sha256=report.sha256))
+            continue
+        read.add(report.sha256)
+        for name, kept in answer.kept.items():
+            stages[name].keep(*kept)
+        if report.is_trace:
+            report.events = AdoptedFile(stages["trace_events"], answer.events)
+        report.records = {name: AdoptedFile(stages[name], closed) for name, closed in answer.records.items()}
+        reports.append(report)
+    return land.settle_landing(run_id, manifest, reports, keys)
+
+
+def read_landed(site: Site, order: FileOrder) -> FileAnswer:
+    """Read one file to its end, on an executor; at most a few shards of it are in memory."""
+    source = LandedFile(site.zone.place, order.run_id, order.name, order.size_bytes, order.etag)
+    with ExitStack() as exits:
+        stages = {
+            name: exits.enter_context(site.lake.executor_stage(_TABLES[name], order.run_id, spool))
+            for name, spool in order.spools.items()
+        }
+        try:
+            fetched = exits.enter_context(asyncio.run(source.fetch()))
+        except EvidenceRejected as error:  # it became a link out or a pipe since it was listed
+            return FileAnswer(FileReport(source.name, source.size_bytes, reason=str(error)), None, {}, {})
+        report = FileReport(source.name, source.size_bytes, sha256=fetched.sha256)
+        with naming(f"reading {source.name}"):
+            read_file(report, fetched, ReadContext(stages, order.limits, lambda *_: None, order.keys))
+        units = {} if report.events is None else {"": report.events}
+        closed = {name: cast("PartitionWriter", unit).close() for name, unit in {**units, **report.records}.items()}
+    return FileAnswer(
+        report=replace(report, events=None, records={}),
+        events=closed.pop("", None),
+        records=closed,
+        kept={name: stage.units for name, stage in stages.items() if stage.units},
+    )

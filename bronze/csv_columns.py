@@ -1,0 +1,197 @@
+"""Cells of a CSV into typed columns by a declared map of header names: what a column cannot carry stays as text."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from bronze.decimals import parse_integer, parse_nanoseconds, parse_number, scale_decimal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Header names as tools write them: a name, and a unit in round or square brackets.
+_HEADER = re.compile(r"(.*?)\s*[(\[]([^()\[\]]{1,24})[)\]]\s*")
+_MOST_HEADER = 256
+_SPACES = re.compile(r"[\s_]+")
+_SECOND_NS = 1_000_000_000
+_FEW_DIGITS = 18
+_UNITS = {
+    "time": {
+        "ns": 1,
+        "us": 1_000,
+        "μs": 1_000,
+        "µs": 1_000,  # the micro sign and the Greek letter look alike, and both occur
+        "ms": 1_000_000,
+        "s": _SECOND_NS,
+        "sec": _SECOND_NS,
+        "seconds": _SECOND_NS,
+    },
+    "bytes": {
+        "b": 1,
+        "bytes": 1,
+        "kb": 10**3,
+        "mb": 10**6,
+        "gb": 10**9,
+        "kib": 1 << 10,
+        "mib": 1 << 20,
+        "gib": 1 << 30,
+    },
+    "rate": {
+        "b/s": 1,
+        "kb/s": 10**3,
+        "mb/s": 10**6,
+        "gb/s": 10**9,
+        "kib/s": 1 << 10,
+        "mib/s": 1 << 20,
+        "gib/s": 1 << 30,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One typed column, what its cells are, and the header names that it is read from."""
+
+    column: str
+    kind: str
+    sources: tuple[str, ...]
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class ColumnSource:
+    """What becomes of the cells under one header: the column they fill, and the factor of their unit."""
+
+    header: str
+    field: Field | None
+    factor: int = 1
+
+
+class ColumnMap:
+    """A versioned map from header names to columns, read from a data file."""
+
+    def __init__(self, name: str) -> None:
+        document = tomllib.loads(files("bronze").joinpath(name).read_text("utf-8"))
+        self.version: int = document["version"]
+        self.fields = tuple(
+            Field(entry["column"], entry["kind"], tuple(entry["sources"]), entry.get("unit", ""))
+            for entry in document["field"]
+        )
+        self._by_source = {source: field for field in self.fields for source in field.sources}
+
+    def places(self, header: Iterable[str]) -> list[ColumnSource]:
+        """Where each cell goes; of two headers for one column the first has it, an unknown unit has none."""
+        found: list[ColumnSource] = []
+        taken: set[str] = set()
+        for cell in header:
+            field, unit = self._field(cell)
+            factor = 1
+            if field is not None:
+                units = _UNITS.get(field.kind)
+                if units is not None:
+                    factor = units.get((unit or field.unit).casefold(), 0)
+                if not factor or field.column in taken:
+                    field = None
+                else:
+                    taken.add(field.column)
+            found.append(ColumnSource(cell, field, factor))
+        return found
+
+    def _field(self, cell: str) -> tuple[Field | None, str]:
+        """The field of a header cell, by the whole cell first: `Thput (img/s)` has its unit in its name."""
+        if len(cell) > _MOST_HEADER:
+            return None, ""
+        known = self._by_source.get(normalise_header(cell))
+        parted = _HEADER.fullmatch(cell)
+        if known is not None or parted is None:
+            return known, ""
+        return self._by_source.get(normalise_header(parted[1])), parted[2].strip()
+
+    def columns(self, header: Iterable[str]) -> set[str]:
+        """The columns that a header fills."""
+        return {place.field.column for place in self.places(header) if place.field is not None}
+
+
+def normalise_header(cell: str) -> str:
+    """A header as the map spells it: lower case, one space for any number of spaces and underscores."""
+    return _SPACES.sub(" ", cell.strip()).casefold()
+
+
+def columns(places: list[ColumnSource], rows: list[list[str]]) -> dict[str, list[Any]]:
+    """The typed columns of many records, and as `args` the cells that no column carries, by their headers."""
+    filled: dict[str, list[Any]] = {}
+    left: list[list[str]] = []
+    headers: set[str] = set()
+    for place, cells in enumerate(zip(*rows, strict=True)):
+        if not any(cells):
+            continue
+        field = places[place].field
+        is_left: list[bool] | None = None
+        if field is not None:
+            filled[field.column], is_left = _convert_cells(field.kind, places[place].factor, cells)
+        if field is None or is_left is not None:
+            header = places[place].header
+            header = header if header not in headers else f"{header}#{place}"
+            headers.add(header)
+            left.append(_list_members(header, cells, is_left))
+    if left:
+        members = [[text for text in texts if text] for texts in zip(*left, strict=True)]
+        filled["args"] = ["{" + ",".join(texts) + "}" if texts else None for texts in members]
+    return filled
+
+
+def _convert_cells(kind: str, factor: int, cells: tuple[str, ...]) -> tuple[list[Any], list[bool] | None]:
+    """The values of one column's cells, and which of them it does not carry; none where it carries all."""
+    if kind == "text" and not any(cell != cell.strip() for cell in cells):
+        return [cell or None for cell in cells], None
+    if kind in {"time", "bytes", "whole"} and _are_counts(cells, _FEW_DIGITS - len(str(factor)) + 1):
+        return [int(cell) * factor if cell else None for cell in cells], None
+    pairs = [_value(kind, factor, cell) for cell in cells]
+    is_left = [not is_carried for _, is_carried in pairs]
+    return [value for value, _ in pairs], is_left if any(is_left) else None
+
+
+def _are_counts(cells: tuple[str, ...], most_digits: int) -> bool:
+    """Whether all cells are plain whole numbers of few digits, as nearly all are."""
+    together = "".join(cells)
+    return (
+        together.isascii()
+        and together.isdigit()
+        and max(map(len, cells)) <= most_digits
+        and not any(len(cell) > 1 and cell[0] == "0" for cell in cells)
+    )
+
+
+def _value(kind: str, factor: int, cell: str) -> tuple[Any, bool]:
+    stripped = cell.strip()
+    if not cell:
+        return None, True
+    if kind == "time":
+        return parse_nanoseconds(stripped, factor)
+    if kind == "rate":
+        found, is_exact = scale_decimal(stripped, factor)
+        # The column holds doubles: a rate that none is equal to stays as text beside the nearest.
+        return (None, False) if found is None else (float(found), is_exact and int(float(found)) == found)
+    if kind in _UNITS:
+        return scale_decimal(stripped, factor)
+    if kind == "whole":
+        found = parse_integer(stripped)
+        return found, found is not None
+    if kind == "number":
+        return parse_number(stripped)
+    return stripped, stripped == cell
+
+
+def _list_members(header: str, cells: tuple[str, ...], is_left: list[bool] | None) -> list[str]:
+    """Cells as members of a JSON object, empty where a cell is empty or carried elsewhere; few texts recur often."""
+    before = f"{json.dumps(header, ensure_ascii=False)}:"
+    known = {cell: before + json.dumps(cell, ensure_ascii=False) for cell in set(cells)}
+    known[""] = ""
+    if is_left is None:
+        return [known[cell] for cell in cells]
+    return [known[cell] if is_out else "" for cell, is_out in zip(cells, is_left, strict=True)]

@@ -1,0 +1,109 @@
+"""Where things lie: a directory or an object-store URL, behind one face."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deltalake.exceptions import DeltaError
+from obstore.exceptions import BaseError, UnknownConfigurationKeyError
+
+from lake.errors import ContractBroken, SourceUnavailable
+from lake.scarcity import next_step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from obstore.store import ObjectStore
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+_MOST_TEXT = 300
+# The URLs that are understood, and how the environment variables of each begin.
+_SCHEMES = {"s3": "aws_", "s3a": "aws_", "gs": "google_", "az": "azure_", "abfs": "azure_", "abfss": "azure_"}
+
+
+@contextmanager
+def report_unreachable(what: str) -> Iterator[None]:
+    """Turn whatever storage answers with into one transient error of one line that names the place."""
+    try:
+        yield
+    except (OSError, BaseError, DeltaError) as error:
+        answer = " ".join(_ESCAPES.sub("", str(error)).partition("Debug source")[0].split())
+        raise SourceUnavailable(
+            f"{what}: {answer[:_MOST_TEXT]}{'…' if len(answer) > _MOST_TEXT else ''}",
+            next_step(error) or "check that the storage is there and that you may use it, then run again",
+        ) from error
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory for plain values, which its owner alone may enter; one that is there keeps its mode."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+@dataclass(frozen=True)
+class Location:
+    """A root under which keys with forward slashes live; storage options never show in its text."""
+
+    root: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, where: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Location:
+        """A place from what a person writes: a path, `file://…` or `s3://…`, `gs://…`, `az://…`."""
+        text = os.fspath(where)
+        if text.startswith("file://"):
+            text = text.removeprefix("file://")
+        scheme, is_url, rest = text.partition("://")
+        if not is_url:
+            return cls(str(Path(text).expanduser().resolve()))
+        if scheme not in _SCHEMES or not rest.strip("/") or rest.startswith("/"):
+            raise ContractBroken(
+                f"{text!r} is no place to keep tables or files",
+                f"expected a path, or a URL such as s3://bucket/folder ({', '.join(_SCHEMES)})",
+            )
+        return cls(text.rstrip("/"), dict(options or {}))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this is a directory of this machine."""
+        return "://" not in self.root
+
+    @property
+    def directory(self) -> Path:
+        """The directory of a local place."""
+        if not self.is_local:
+            raise ContractBroken(f"{self.root} is not a local directory")
+        return Path(self.root)
+
+    def child(self, *parts: str) -> Location:
+        """A place below this one."""
+        return Location("/".join((self.root, *parts)), self.options)
+
+    def __str__(self) -> str:
+        return self.root
+
+    @cached_property
+    def store(self) -> ObjectStore:
+        """The object store behind the place; a local directory is made when it is first written."""
+        from obstore.store import LocalStore, from_url
+
+        if self.is_local:
+            return LocalStore(self.directory, mkdir=True, automatic_cleanup=False)
+        prefix = _SCHEMES[self.root.partition("://")[0]]
+        lowered = {key.lower(): value for key, value in self.options.items() if key.lower().startswith(prefix)}
+        client = {"allow_http": lowered.pop(f"{prefix}allow_http", "") == "true"}
+        with report_unreachable(f"{self.root} cannot be opened"):
+            while True:
+                try:
+                    # The typed overloads know one kind of store each; which one it is, the URL says at run time.
+                    return from_url(self.root, config=lowered, client_options=client)  # type: ignore[no-any-return, call-overload]
+                except UnknownConfigurationKeyError as error:
+                    strangers = [key for key in lowered if key in str(error)]
+                    if not strangers:
+                        raise
+                    del lowered[strangers[0]]  # a variable of some other program

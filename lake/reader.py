@@ -1,0 +1,210 @@
+"""How the lake is read: tables as Polars scans, DuckDB relations, Arrow datasets, and what the log says of them."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from lake.contract import check_columns
+from lake.datafiles import open_data_file, pick_paths
+from lake.datasets import dataset
+from lake.durability import Disk
+from lake.errors import ContractBroken
+from lake.identity import slug
+from lake.keyring_guard import KeyringGuard
+from lake.locations import report_unreachable
+from lake.log_recovery import set_aside_cut_entries
+from lake.sealing import TOKEN, unseal
+from lake.snapshot import Snapshot, list_data_files
+from lake.tables import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    import duckdb
+    import polars as pl
+    from pyarrow.dataset import Dataset
+
+    from lake.keyring import Keyring
+    from lake.locations import Location
+    from lake.tables import Table
+
+BATCH_ROWS = 65_536
+_PATTERNS = set("*?[]{}%#=")
+
+
+class LakeReader:
+    """All tables under one root, to be read; the keyring is asked for only when a sealed column is revealed."""
+
+    def __init__(self, place: Location, keyring: Callable[[], Keyring] | None = None) -> None:
+        if set(place.root) & _PATTERNS:
+            raise ContractBroken(
+                f"the lake cannot lie in {place.root}: readers would take part of that path for a pattern",
+                f"choose a path without {' '.join(sorted(_PATTERNS))}",
+            )
+        self.place = place
+        self._guard = None if keyring is None else KeyringGuard(place, keyring)
+        self._disk = Disk(place.directory) if place.is_local else None
+        self._rewrites = False
+        self._skips_damaged = False
+
+    def rewriting(self) -> Self:
+        """The same lake, for a full rebuild: nothing is up to date, and what is written is compared byte by byte."""
+        lake = copy(self)
+        lake._rewrites = True  # noqa: SLF001 - a copy of our own
+        return lake
+
+    def skipping_damaged(self) -> Self:
+        """The same lake, for an overview: partitions with a missing or truncated file have no rows."""
+        lake = copy(self)
+        lake._skips_damaged = True  # noqa: SLF001 - a copy of our own
+        return lake
+
+    def snapshot(self, table: Table) -> Snapshot:
+        """The table as it is now: one look at the log for any number of questions."""
+        return Snapshot(table, self._open(table), self.root(table), self._rewrites)
+
+    def scan(self, table: Table, run_ids: Sequence[str] | None = None) -> pl.LazyFrame:
+        """A Polars scan of the table, or of some runs of it; an absent table is an empty one."""
+        import polars as pl
+
+        files = self.files(table, run_ids)
+        if not files:
+            return pl.LazyFrame(schema=table.polars_schema)
+        return pl.scan_parquet(
+            files,
+            glob=False,
+            hive_partitioning=True,
+            hive_schema={name: table.polars_schema[name] for name in table.partition_by},
+            storage_options=dict(self.place.options) or None,
+        ).select(table.column_names)
+
+    def relation(
+        self, connection: duckdb.DuckDBPyConnection, table: Table, run_ids: Sequence[str] | None = None
+    ) -> duckdb.DuckDBPyRelation:
+        """The same rows as a DuckDB relation over the table's own files; values are bound."""
+        files = self.files(table, run_ids)
+        if not files:
+            return connection.from_arrow(table.arrow_schema.empty_table())
+        if not self.place.is_local:
+            # DuckDB's own way to an object store is an extension that would have to be downloaded.
+            rows = self.dataset(table)
+            if run_ids is not None:
+                rows = rows.filter(pc.field("run_id").isin(pa.array(run_ids, pa.string())))
+            return connection.from_arrow(rows).select(*table.column_names)
+        types = {name: table.duckdb_types[name] for name in table.partition_by}
+        return connection.sql(
+            # Values by place: two relations that share a parameter's name cannot be joined.
+            "SELECT * FROM read_parquet(?, hive_partitioning = true, hive_types = ?)",
+            params=[files, types],
+        ).select(*table.column_names)
+
+    def dataset(self, table: Table) -> Dataset:
+        """The same rows for an engine that may open no file by itself; a damaged one is an error when it is read."""
+        sizes = self.snapshot(table).sizes
+        return dataset(table, sorted(path for files in sizes.values() for path in files), self.root(table))
+
+    def batches(
+        self, table: Table, run_id: str, columns: Sequence[str], **values: int | str
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of some inner partitions, file by file and a batch at a time: nothing is read ahead."""
+        handle = self._open(table)
+        stored = [name for name in table.file_schema.names if name in columns]
+        schema = table.arrow_schema_of(columns)
+        for path, (_, parted) in sorted(
+            ({} if handle is None else list_data_files(handle, table, [slug(run_id)])).items()
+        ):
+            constants = {"run_id": run_id, **cast_partition_values(table, parted)}
+            if any(constants[name] != value for name, value in values.items()):
+                continue
+            for batch in self._batches(table, path, stored):
+                arrays = [
+                    batch.column(name) if name in stored else pa.repeat(pa.scalar(constants[name], kind), len(batch))
+                    for name, kind in zip(schema.names, schema.types, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def unlock(self, tables: Iterable[Table]) -> None:
+        """Ask for the keyring now where one of these tables needs it, rather than halfway through."""
+        for table in tables:
+            if table.sealed:
+                self._keys(table)
+
+    def reveal(self, table: Table, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+        """Rows of the table with their sealed columns opened; free text opens only beside its run id and its key."""
+        if not any(column.name in rows.schema.names for column in table.sealed):
+            return rows
+        return unseal(table, rows, self._keys(table))
+
+    def sealed_with(self, table: Table) -> dict[str, set[str]]:
+        """The ids of the keys whose tokens each run's partition holds."""
+        import polars as pl
+
+        found: dict[str, set[str]] = {}
+        for column in table.sealed:
+            key_id = pl.col(column.name).str.extract(TOKEN).alias("key_id")
+            ids = self.scan(table).select("run_id", key_id).drop_nulls().unique().collect(engine="streaming")
+            for run_id, one in ids.iter_rows():
+                found.setdefault(run_id, set()).add(one)
+        return found
+
+    def files(self, table: Table, run_ids: Sequence[str] | None) -> list[str]:
+        """The data files of some runs, or of all, as the table is now."""
+        return [f"{self.uri(table)}/{path}" for path in self._paths(table, run_ids)]
+
+    def uri(self, table: Table) -> str:
+        """Where the table lies."""
+        return str(self.root(table))
+
+    def log(self, table: Table) -> Path:
+        """The directory of a local table's log."""
+        return self.root(table).directory / "_delta_log"
+
+    def root(self, table: Table) -> Location:
+        """The place of a table."""
+        return self.place.child(*table.path.split("/"))
+
+    def _keys(self, table: Table, *, will_seal: bool = False) -> Keyring:
+        if self._guard is None:
+            names = ", ".join(column.name for column in table.sealed)
+            raise ContractBroken(
+                f"{table.full_name} has sealed columns ({names}), and there is no keyring",
+                "name one: --keyring, TEETOTAL_KEYRING or TEETOTAL_KEYRING_SECRET",
+            )
+        return self._guard.open(table, self.dataset, will_seal=will_seal)
+
+    def _batches(self, table: Table, path: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of one data file as they are stored, some at a time."""
+        with open_data_file(table, self.root(table), path) as (_, file):
+            yield from file.iter_batches(BATCH_ROWS, columns=columns)
+
+    def _paths(self, table: Table, run_ids: Sequence[str] | None) -> list[str]:
+        """The same below the table's own path."""
+        found = self.snapshot(table).sizes
+        wanted = found if run_ids is None else {slug(run_id) for run_id in run_ids}
+        sizes = {path: size for run_id, files in found.items() if run_id in wanted for path, size in files.items()}
+        return pick_paths(table, self.root(table), sizes, skips_damaged=self._skips_damaged)
+
+    def _open(self, table: Table) -> DeltaTable | None:
+        with report_unreachable(f"{self.uri(table)} did not answer"):
+            if self.place.is_local:
+                aside = self.place.directory / "_staging" / table.full_name / "unreadable"
+                set_aside_cut_entries(self.log(table), aside, table.full_name)
+            try:
+                handle = DeltaTable(self.uri(table), storage_options=dict(self.place.options) or None)
+            except TableNotFoundError:
+                return None
+        check_columns(table, handle, self.place)
+        return handle
+
+
+def cast_partition_values(table: Table, values: dict[str, str | None]) -> dict[str, Any]:
+    """The partition values inside a run's partition, of the kinds that are declared."""
+    inner = {name: value for name, value in values.items() if name != "run_id"}
+    return {name: value if table.column(name).kind is Kind.TEXT else int(value or 0) for name, value in inner.items()}

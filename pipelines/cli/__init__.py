@@ -1,0 +1,1 @@
+"""The commands that a person types: `teetotal run`, `show`, `query`, `report` and the others."""

@@ -1,0 +1,144 @@
+"""`teetotal land`: which files make up a run, what it is called, and what its files say of it."""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bronze.land import peek
+from bronze.manifest import Manifest, claim_from_text, parse
+from lake.errors import EvidenceRejected
+from lake.identity import MANIFEST, is_slug, slug
+from lake.locations import report_unreachable
+from lake.regular_files import Tree, open_named
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from bronze.envelope import Envelope
+    from bronze.limits import Limits
+    from lake.landing_zone import LandingZone
+    from lake.regular_files import SourceFile
+
+_SUFFIXES = re.compile(r"(\.(json|gz|zst|zstd|pt|trace|chrome|csv|log|txt|sqlite|jsonl))+$", re.IGNORECASE)
+_RANK = re.compile(r"[-_.]?(?:rank|worker|r)[-_]?$", re.IGNORECASE)
+_BLOCK_BYTES = 1 << 20
+_MOST_MANIFEST_BYTES = 1 << 20
+
+
+def land_files(
+    zone: LandingZone,
+    paths: Sequence[Path],
+    limits: Limits,
+    *,
+    run_id: str | None,
+    given: Mapping[str, str],
+) -> tuple[str, Manifest, int]:
+    """Put files into the landing zone as one run; what is typed wins over its `run.toml`, which wins over its files."""
+    # Directories stay open until all is copied: one that is swapped meanwhile is not the one that was looked at.
+    with ExitStack() as held:
+        files = _name_files(paths, held)
+        own = files.pop(MANIFEST, None)
+        if not files:
+            raise EvidenceRejected(
+                f"no file to land in {', '.join(map(str, paths))}", "name files, or a directory of files"
+            )
+        name = slug(run_id) if run_id else _name_of(paths, files)
+        recorded = _read_manifest(own) if own else Manifest({}, {})
+        typed = {key: claim_from_text(key, value) for key, value in given.items()}
+        claims = {**_read_traces(files.values(), limits), **recorded.claims, **typed}
+        text = Manifest(claims, recorded.extra).to_toml()
+        manifest = parse(text.encode(), f"the manifest of {name}")
+        zone.land(name, files, text)
+        return name, manifest, len(files)
+
+
+def _read_manifest(own: SourceFile) -> Manifest:
+    """The manifest that lies beside the files."""
+    with report_unreachable(f"{own.where} could not be read"), own.open() as file:
+        text = file.read(_MOST_MANIFEST_BYTES + 1)
+    if len(text) > _MOST_MANIFEST_BYTES:
+        raise EvidenceRejected(f"{own.where} has more than {_MOST_MANIFEST_BYTES:,} bytes, which no manifest has")
+    return parse(text, own.where)
+
+
+def _name_files(paths: Sequence[Path], held: ExitStack) -> dict[str, SourceFile]:
+    """All files under the paths, each with the name it will have in the landing zone."""
+    found: dict[str, SourceFile] = {}
+    for path in paths:
+        try:
+            is_there = path.exists()
+        except OSError as error:  # a name that no file system takes
+            raise EvidenceRejected(f"{str(path)[:160]} cannot be a path: {error.strerror}", "check the path") from error
+        if not is_there:
+            raise EvidenceRejected(f"{path} does not exist", "check the path")
+        with report_unreachable(f"{path} could not be read"):
+            files = _list_files(path, held)
+        for name, file in files.items():
+            if name in found:
+                name = f"{Path(file.where).parent.name}-{name}"  # noqa: PLW2901 - the same name from two folders
+            if name in found:
+                raise EvidenceRejected(
+                    f"{file.where} and {found[name].where} would both be called {name}", "rename one of them"
+                )
+            found[name] = file
+    return found
+
+
+def _list_files(path: Path, held: ExitStack) -> dict[str, SourceFile]:
+    if not path.is_dir():
+        return {path.name: open_named(path)}
+    found: dict[str, SourceFile] = {}
+    for parts, file in held.enter_context(Tree(path)).files().items():
+        name = "-".join(parts)
+        if name in found:
+            raise EvidenceRejected(
+                f"{file.where} and {found[name].where} would both be called {name}", "rename one of them"
+            )
+        found[name] = file
+    return found
+
+
+def _name_of(paths: Sequence[Path], files: Collection[str]) -> str:
+    """A run id from the one directory, or from what the file names have in common before the rank."""
+    if len(paths) == 1 and paths[0].is_dir():
+        name = paths[0].resolve().name
+    else:
+        stems = [_SUFFIXES.sub("", name) for name in files]
+        first, last = min(stems), max(stems)
+        same = next((index for index, char in enumerate(first) if last[index : index + 1] != char), len(first))
+        common = first[:same]
+        name = (_RANK.sub("", common.rstrip("0123456789")) if len(stems) > 1 else common).rstrip("-_.")
+    if not is_slug(name):
+        raise EvidenceRejected(f"the files' names give no run id ({name!r})", "choose one with --run-id")
+    return name
+
+
+def _read_traces(files: Iterable[SourceFile], limits: Limits) -> dict[str, Any]:
+    """What the traces say of themselves before their first event."""
+    found: dict[str, Any] = {}
+    for file in files:
+        with report_unreachable(f"{file.where} could not be read"), file.open() as opened:
+            envelope = peek(iter(lambda: opened.read(_BLOCK_BYTES), b""), limits)
+        for name, value in _merge_claims(envelope).items():
+            found.setdefault(name, value)
+    return found
+
+
+def _merge_claims(envelope: Envelope) -> dict[str, Any]:
+    distributed = envelope.get("distributedInfo")
+    distributed = distributed if isinstance(distributed, dict) else {}
+    devices = envelope.get("deviceProperties")
+    device = devices[0] if isinstance(devices, list) and devices and isinstance(devices[0], dict) else {}
+    runtime = envelope.get("cuda_runtime_version")
+    said = {
+        "world_size": distributed.get("world_size"),
+        "backend": distributed.get("backend"),
+        "nccl_version": distributed.get("nccl_version"),
+        "gpu": device.get("name"),
+        "cuda_version": f"{runtime // 1000}.{runtime % 1000 // 10}" if isinstance(runtime, int) else None,
+    }
+    kinds = {"world_size": int}
+    return {name: value for name, value in said.items() if isinstance(value, kinds.get(name, str)) and value}

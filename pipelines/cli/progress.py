@@ -1,0 +1,141 @@
+"""What a person sees while work goes on: a bar per file with bytes and rows, on a terminal; silence elsewhere."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import sys
+import threading
+from collections import defaultdict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from assets.build.context import BuildListener
+from report.terminal_text import make_printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from assets.build.tiers import TierResult
+    from bronze.read_file import Progress as Told
+    from lake.errors import LakeError
+    from lake.landing_zone import LandedFile
+    from lake.snapshot import Written
+    from pipelines.cli.run import Outcome
+
+_NOUNS = {
+    "bronze.trace_events": "events",
+    "bronze.nsys_events": "Nsight rows",
+    "bronze.training_log": "training records",
+    "bronze.collective_records": "collective records",
+    "bronze.device_samples": "readings",
+    "bronze.attestations": "tokens",
+    "bronze.copy_rates": "copy rates",
+    "silver.spans": "spans",
+    "silver.crossings": "crossings",
+    "gold.time_breakdown": "steps",
+}
+
+# Counted only where there are any.
+_UNCOMMON = {
+    "bronze.nsys_events",
+    "bronze.training_log",
+    "bronze.collective_records",
+    "bronze.device_samples",
+    "bronze.attestations",
+    "bronze.copy_rates",
+}
+
+
+class ProgressListener(BuildListener):
+    """Remembers what became of each run, names each as it is read, and shows a bar for each of its files."""
+
+    def __init__(self) -> None:
+        # Kept apart: Dagster turns a step's standard error into a file. Nothing is drawn where nobody looks.
+        self._screen = os.fdopen(os.dup(sys.stderr.fileno()), "w") if sys.stderr.isatty() else None
+        self._drawing = threading.Lock()
+        self._numbers = itertools.count(1)
+        self.total = 0
+        self.written: defaultdict[str, list[Written]] = defaultdict(list)
+        self.faults: dict[str, LakeError] = {}
+
+    def on_built(self, made: TierResult) -> None:
+        """Remember what was written; a try that succeeds forgets the one that failed."""
+        self.written[made.run_id] += made.written
+        if made.fault is None:
+            self.faults.pop(made.run_id, None)
+
+    def on_failed(self, run_id: str, fault: LakeError) -> None:
+        """Remember why a run goes no further."""
+        self.faults[run_id] = fault
+
+    @contextmanager
+    def track_files(self, run_id: str, files: Sequence[LandedFile]) -> Iterator[Told]:
+        """A teller for the readers of these files; of runs that are read side by side, one is drawn at a time."""
+        if self._screen is not None:
+            self._screen.write(f"{run_id} {next(self._numbers)} of {self.total}\n")
+            self._screen.flush()
+        if self._screen is None or not self._drawing.acquire(blocking=False):
+            yield lambda _name, _bytes, _rows: None
+            return
+        try:
+            with _bars(self._screen, run_id, files) as told:
+                yield told
+        finally:
+            self._drawing.release()
+
+
+@contextmanager
+def show_warnings() -> Iterator[None]:
+    """Print the lake's warnings where a person sees them: Dagster turns a step's standard error into a file."""
+    try:
+        number = os.dup(sys.stderr.fileno())
+    except (OSError, ValueError):  # what stands for it is no file
+        yield
+        return
+    with os.fdopen(number, "w") as screen:
+        handler = logging.StreamHandler(screen)
+        logging.getLogger("lake").addHandler(handler)
+        try:
+            yield
+        finally:
+            logging.getLogger("lake").removeHandler(handler)
+
+
+@contextmanager
+def _bars(screen: TextIO, run_id: str, files: Sequence[LandedFile]) -> Iterator[Told]:
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("  {task.description}", markup=False),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TextColumn("{task.fields[rows]:,} rows"),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=Console(file=screen), transient=True) as bars:
+        tasks = {
+            file.name: bars.add_task(make_printable(f"{run_id}/{file.name}"), total=file.size_bytes, rows=0)
+            for file in files
+            if file.problem is None
+        }
+        yield lambda name, source_bytes, rows: bars.update(tasks[name], completed=source_bytes, rows=rows)
+
+
+def format_outcome(outcome: Outcome) -> str:
+    """One line on what became of a run."""
+    if outcome.fault is not None:
+        return f"{outcome.run_id}: failed: {outcome.fault}"
+    if outcome.is_skipped:
+        return f"{outcome.run_id}: up to date, nothing to do"
+    rows = {written.table: written.rows for written in outcome.written}
+    counts = ", ".join(
+        f"{rows[table]:,} {name}"
+        for table, name in _NOUNS.items()
+        if rows.get(table) or (table in rows and table not in _UNCOMMON)
+    )
+    changed = sum(written.is_changed for written in outcome.written)
+    return f"{outcome.run_id}: {counts} ({changed} of {len(rows)} tables changed)"

@@ -1,0 +1,105 @@
+"""`teetotal report`: the answers of the lake as one HTML file, written whole or not at all."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assets.build import gold
+from assets.build.state import assess_comparisons, find_failures
+from bronze import source_files
+from gold import pairs, published, scaling
+from lake.errors import EvidenceRejected, nearest
+from lake.locations import report_unreachable
+from report.page import Page, page
+from silver import nonce_budgets, rejects, rule_counts
+from silver import runs as conformed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lake.store import Lake
+    from lake.tables import Table
+
+    Row = dict[str, Any]
+
+# What the page shows of tables below gold; no sealed column, and no file's name, is among it.
+_COLUMNS: dict[Table, tuple[str, ...]] = {
+    conformed.TABLE: (
+        *("run_id", "model", "regime", "world_size", "found_world_size", "ranks_count", "recorded_at"),
+        *("gpu", "driver_version", "cuda_version", "torch_version", "backend", "host_cpu"),
+    ),
+    nonce_budgets.TABLE: tuple(nonce_budgets.TABLE.column_names),
+    rejects.TABLE: ("run_id", "level", "reason"),
+    rule_counts.TABLE: ("run_id", "effect", "sentence", "events_count"),
+    source_files.TABLE: ("run_id", "source_sha256", "format", "outcome", "size_bytes"),
+}
+_NAMED = 10
+_WITH = ("teetotal", "dagster", "deltalake", "duckdb", "narwhals", "polars", "pyarrow", "vl-convert-python")
+
+
+def build_page(lake: Lake, run_ids: Sequence[str] = ()) -> Page:
+    """The page of some runs and their baselines, or of all."""
+    known = lake.snapshot(conformed.TABLE).run_ids
+    for run_id in run_ids:
+        if run_id not in known:
+            raise EvidenceRejected(f"no run {run_id[:160]!r} in {lake.place}", nearest(run_id, known))
+    wanted = None
+    if run_ids:
+        baselines = lake.scan(pairs.TABLE, run_ids).select("baseline_run_id").drop_nulls().collect().to_series()
+        wanted = sorted({*run_ids, *baselines})
+    return page(_tables(lake, wanted), _versions(), *_warnings(lake, known if wanted is None else wanted))
+
+
+def _warnings(lake: Lake, run_ids: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the lake knows of the checks of these runs and of what is measured across runs: failed, and not checked."""
+    states = find_failures(lake, run_ids)
+    failed = [(run_id, one) for run_id, state in states.items() for one in state.failed]
+    failed += [(name, one) for (_, name), state in assess_comparisons(lake).items() for one in state.failed]
+    unchecked = [run_id for run_id, state in states.items() if not state.is_checked and not state.failed]
+    more = f" and {len(unchecked) - _NAMED} more" if len(unchecked) > _NAMED else ""
+    return (
+        tuple(f"A check failed, so do not rely on the numbers of {run_id}: {one}." for run_id, one in failed),
+        (f"Not checked since they were built: {', '.join(unchecked[:_NAMED])}{more}.",) if unchecked else (),
+    )
+
+
+def write_page(out: Path, html: str) -> int:
+    """Write beside the place and move there, so that whoever looks finds the old file or the new one whole."""
+    with report_unreachable(f"the report {out}"):
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=out.parent, prefix=f".{out.name}.", suffix=".tmp", delete=False
+        ) as aside:
+            path = Path(aside.name)
+            try:
+                aside.write(html)
+                aside.close()
+                path.chmod(0o644)
+                path.replace(out)
+            finally:
+                path.unlink(missing_ok=True)
+        return out.stat().st_size
+
+
+def _tables(lake: Lake, run_ids: Sequence[str] | None) -> dict[str, list[Row]]:
+    """The rows that the page is made of, each table in the order of its key."""
+    found = {table.full_name: _rows(lake, table, table.column_names, run_ids) for table in gold.TABLES}
+    found |= {table.full_name: _rows(lake, table, columns, run_ids) for table, columns in _COLUMNS.items()}
+    return found
+
+
+def _rows(lake: Lake, table: Table, columns: Sequence[str], run_ids: Sequence[str] | None) -> list[Row]:
+    sealed = {column.name for column in table.sealed}
+    kept = [name for name in columns if name not in sealed]
+    if table in {scaling.TABLE, published.TABLE}:
+        # Partitions of these are families of runs, and the one catalogue of the literature.
+        rows = lake.scan(table).sort("run_id", *table.key).select(kept).collect().to_dicts()
+        return [row for row in rows if run_ids is None or row.get("tee_run_id", run_ids[0]) in run_ids]
+    return lake.scan(table, run_ids).sort("run_id", *table.key).select(kept).collect().to_dicts()
+
+
+def _versions() -> dict[str, str]:
+    return {**{name: version(name) for name in _WITH}, "Python": platform.python_version()}

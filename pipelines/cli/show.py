@@ -1,0 +1,204 @@
+"""`teetotal show`: a table of the lake on the terminal, or as CSV, JSON or Parquet, batch by batch."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import IO, TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.table import Table as Grid
+from rich.text import Text
+
+from lake.errors import EvidenceRejected, nearest
+from lake.sealing import abbreviate_token
+from report.terminal_text import CSV_UNSAFE, make_csv_safe, make_printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import duckdb
+    from rich.console import Console, JustifyMethod
+
+    from lake.store import Lake
+    from lake.tables import Table
+
+_BATCH_ROWS = 65_536
+_CELL_WIDTH = 60
+_LONGEST_CELL = 400
+_WIDEST_PLOT = 120
+
+
+def open_relation(
+    lake: Lake, table: Table, run_ids: Sequence[str], columns: Sequence[str], limit: int | None
+) -> duckdb.DuckDBPyRelation:
+    """The rows asked for, in the order of the table's key."""
+    import duckdb  # here, because a query, whose rows come from another process, needs none of it
+
+    from lake.connections import open_ordered
+
+    for name in columns:
+        if name not in table.column_names:
+            told = name[:160]
+            raise EvidenceRejected(f"{table.full_name} has no column {told!r}", nearest(told, table.column_names))
+    rows = lake.relation(open_ordered(), table, run_ids or None)
+    order = [duckdb.ColumnExpression(name) for name in ("run_id", *table.key)]
+    rows = rows.sort(*order).select(*(columns or table.column_names))
+    return rows if limit is None else rows.limit(limit)
+
+
+def read_rows(
+    lake: Lake, table: Table, run_ids: Sequence[str], columns: Sequence[str], limit: int | None, *, reveal: bool = False
+) -> pa.RecordBatchReader:
+    """The rows asked for, batch by batch; to reveal one, what its tokens are bound to is read, and left out again."""
+    if not reveal:
+        return open_relation(lake, table, run_ids, columns, limit).to_arrow_reader(_BATCH_ROWS)
+    wanted = list(columns or table.column_names)
+    beside = [name for name in dict.fromkeys(("run_id", *table.key)) if name not in wanted]
+    batches = open_relation(lake, table, run_ids, [*wanted, *beside], limit).to_arrow_reader(_BATCH_ROWS)
+    schema = pa.schema([batches.schema.field(name) for name in wanted])
+    return pa.RecordBatchReader.from_batches(schema, (lake.reveal(table, batch).select(wanted) for batch in batches))
+
+
+def count_rows(lake: Lake, table: Table, run_ids: Sequence[str]) -> int:
+    """How many rows there are without a limit."""
+    from lake.connections import open_ordered
+
+    return len(lake.relation(open_ordered(), table, run_ids or None))
+
+
+def plot_table(lake: Lake, table: Table, run_ids: Sequence[str], limit: int | None, width: int) -> list[str]:
+    """A table's small chart, for a terminal of that width or a file."""
+    from report.terminal import PLOTTED, plot
+
+    if table.full_name not in PLOTTED:
+        raise EvidenceRejected(f"{table.full_name} has no chart to plot", f"these have one: {', '.join(PLOTTED)}")
+    drawn = plot(table, read_rows(lake, table, run_ids, (), limit).read_all(), min(width, _WIDEST_PLOT))
+    return [] if drawn is None else drawn
+
+
+def write_rows(batches: pa.RecordBatchReader, form: str, out: IO[bytes]) -> None:
+    """Write all rows in a format for other programs; memory holds one batch."""
+    if form == "csv":
+        _write_csv(batches, out)
+    elif form == "json":
+        _write_json(batches, out)
+    else:
+        _write_parquet(batches, out)
+
+
+def _write_csv(batches: pa.RecordBatchReader, out: IO[bytes]) -> None:
+    from pyarrow import csv
+
+    texts = [place for place, field in enumerate(batches.schema) if _is_text(field.type)]
+    schema = pa.schema(
+        [
+            pa.field(make_csv_safe(field.name), pa.string() if place in texts else field.type)
+            for place, field in enumerate(batches.schema)
+        ]
+    )
+    with csv.CSVWriter(out, schema) as writer:
+        for batch in batches:
+            columns = [_safe_cells(column) if place in texts else column for place, column in enumerate(batch.columns)]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(is_it(value) for is_it in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
+
+
+def _safe_cells(column: pa.Array) -> pa.Array:
+    """The cells of a text column for a spreadsheet; numbers and times have columns of their own kinds."""
+    texts = column.cast(pa.string())
+    if not pc.any(pc.match_substring_regex(texts, pattern=CSV_UNSAFE)).as_py():
+        return texts
+    return pa.array([None if text is None else make_csv_safe(text) for text in texts.to_pylist()], pa.string())
+
+
+def _write_json(batches: pa.RecordBatchReader, out: IO[bytes]) -> None:
+    """A JSON array with one object a line, so that a diff and a pipe can both use it."""
+    lead = b"[\n"
+    for row in _rows(batches):
+        out.write(lead + json.dumps(row, ensure_ascii=False).encode())
+        lead = b",\n"
+    out.write((b"[" if lead == b"[\n" else b"\n") + b"]\n")
+
+
+def _write_parquet(batches: pa.RecordBatchReader, out: IO[bytes]) -> None:
+    from pyarrow import parquet
+
+    if out.isatty():
+        raise EvidenceRejected(
+            "Parquet is no text for a terminal", "send it to a file: --format parquet > rows.parquet"
+        )
+    with parquet.ParquetWriter(out, batches.schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        yield from batch.to_pylist()
+
+
+def draw_table(batches: pa.RecordBatchReader, total: int, console: Console, sealed: Sequence[str] = ()) -> None:
+    """Print rows for a person: a grid where it fits the width, else one block a row; empty columns are left out."""
+    shown = batches.read_all().to_pylist()
+    for row, name in product(shown, sealed):
+        if row.get(name) is not None:
+            row[name] = abbreviate_token(row[name])
+    if not shown:
+        console.print("no rows", style="dim")
+        return
+    filled = [name for name in shown[0] if any(row[name] is not None for row in shown)]
+    cells = [{name: _cell(row[name]) for name in filled} for row in shown]
+    widths = [max(len(make_printable(name)), *(len(row[name]) for row in cells)) for name in filled]
+    numbers = {name for name in filled if all(isinstance(row[name], int | float | None) for row in shown)}
+    if sum(widths) + 2 * len(widths) <= console.width:
+        format_grid(console, filled, cells, numbers)
+    else:
+        _blocks(console, filled, [{name: _cell(row[name], _LONGEST_CELL) for name in filled} for row in shown])
+    empty = len(shown[0]) - len(filled)
+    notes = [f"{len(shown):,} of {total:,} rows"]
+    notes += [f"{empty} columns without a value are not shown"] if empty else []
+    console.print("; ".join(notes), style="dim", highlight=False)
+
+
+def format_grid(
+    console: Console, names: Sequence[str], cells: Sequence[dict[str, str]], numbers: Iterable[str] = ()
+) -> None:
+    """A plain grid, numbers to the right."""
+    drawn = Grid(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    right = set(numbers)
+    # As `Text`, because a plain string would be read as markup.
+    for name in names:
+        justify: JustifyMethod = "right" if name in right else "left"
+        drawn.add_column(Text(make_printable(name)), justify=justify, no_wrap=True, overflow="ellipsis")
+    for row in cells:
+        drawn.add_row(*(Text(make_printable(row[name])) for name in names))
+    console.print(drawn, highlight=False, markup=False)
+
+
+def _blocks(console: Console, names: Sequence[str], cells: Sequence[dict[str, str]]) -> None:
+    """One block a row: names to the left, values beside them, long ones over several lines."""
+    for row in cells:
+        drawn = Grid(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+        drawn.add_column(no_wrap=True)
+        drawn.add_column(overflow="fold")
+        for name in names:
+            drawn.add_row(Text(make_printable(name)), Text(row[name]))
+        console.print(drawn, highlight=False, markup=False)
+        console.print()
+
+
+def _cell(value: object, most: int = _CELL_WIDTH) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = make_printable(str(value))
+    return text if len(text) <= most else text[: most - 1] + "…"

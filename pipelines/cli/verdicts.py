@@ -1,0 +1,72 @@
+"""What securing a run cost, told in the terminal: a verdict per pair, and the waterfall of where it was paid."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gold import overhead_breakdown, step_overhead, throughput_overhead
+from gold.overhead_breakdown import GROUPS
+from report.colours import GROUP_WORDS, WORDS
+from report.sentences import describe_other_source, dominant, lead, ms, tell_verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lake.store import Lake
+
+_BAR = 24
+
+
+def format_verdicts(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
+    """Per pair: the verdict by the best evidence, where most is paid, and every part that changed, in ms per step."""
+    answers = lake.scan(step_overhead.TABLE, run_ids).sort("run_id").collect().to_dicts()
+    overheads = lake.scan(overhead_breakdown.TABLE, run_ids).sort("run_id", "part_ordinal").collect().to_dicts()
+    logs = lake.scan(throughput_overhead.TABLE, run_ids).collect().to_dicts()
+    logged = {row["run_id"]: row for row in logs}
+    for answer in answers:
+        yield ""
+        yield f"{answer['run_id']} ({answer['regime']}) against {answer['baseline_run_id']}"
+        log = logged.get(answer["run_id"])
+        leading = lead(answer, log)
+        yield f"  {tell_verdict(leading)}"
+        other = describe_other_source(answer, leading)
+        yield from [f"  {other}"] if other else []
+        if log is not None:
+            yield from (f"  {log[name]}" for name in ("caveat", "unobservable") if log[name])
+        parts = [row for row in overheads if row["run_id"] == answer["run_id"]]
+        where = dominant(answer, parts)
+        if where is not None:
+            yield f"  {where}"
+        if parts:
+            yield from _waterfall(parts)
+
+
+def _waterfall(parts: list[dict[str, Any]]) -> Iterator[str]:
+    """One line per group of parts, and under it its parts; only a group is compared, so only groups have bars."""
+    shown = [row for row in parts if row["reason"] or row["step_ns"] or row["baseline_step_ns"]]
+    largest = max((abs(row["group_overhead_ns"] or 0) for row in shown), default=0) or 1
+    yield f"    {'ms a step, measured':<26} {'baseline':>9} {'TEE':>9} {'change':>9}"
+    for group in GROUPS:
+        rows = [row for row in shown if row["part_group"] == group]
+        known = [row for row in rows if row["overhead_ns"] is not None]
+        if len(known) > 1 and known[0]["group_overhead_ns"] is not None:
+            yield f"{_line(GROUP_WORDS[group], known)}  {_bar(known[0]['group_overhead_ns'], largest)}".rstrip()
+        indent = "  " if len(known) > 1 else ""
+        for row in rows:
+            if row["overhead_ns"] is None:
+                yield f"    {indent + WORDS[row['part']]:<26} {row['reason']}"
+                continue
+            bar = "" if indent else _bar(row["overhead_ns"], largest)
+            yield f"{_line(indent + WORDS[row['part']], [row])}  {bar}".rstrip()
+    yield _line("step (mean)", [row for row in shown if row["overhead_ns"] is not None])
+
+
+def _line(name: str, rows: list[dict[str, Any]]) -> str:
+    """A name, and the sums of both sides and of what was added."""
+    baseline, tee, added = (sum(row[of] for row in rows) for of in ("baseline_step_ns", "step_ns", "overhead_ns"))
+    return f"    {name:<26} {baseline / 1e6:>9.1f} {tee / 1e6:>9.1f} {ms(added):>9}"
+
+
+def _bar(added: int, largest: int) -> str:
+    """Drawn to the largest change."""
+    return ("█" if added > 0 else "░") * min(_BAR, round(_BAR * abs(added) / largest))

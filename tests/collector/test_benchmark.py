@@ -1,0 +1,176 @@
+"""What the benchmark records on a machine without a GPU lands, conforms and yields pairs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pytest
+
+from lake.keyring import KeyringFile
+from lake.landing_zone import LandingZone
+from lake.locations import Location
+from lake.store import Lake
+from tests.support.build_runs import build_runs
+from tests.support.ranks import ROOT
+
+# Gradients of four megabytes under a cap of one: four buckets or five, parts of a quarter of a megabyte.
+BENCH = (
+    *("bench", "--models", "tiny", "--worlds", "3", "--modes", "plain,sealed", "--repeats", "1"),
+    *("--variants", "chains=2+pipelined+direct,bucket_cap_mib=1+pipelined"),
+    *("--warmup", "1", "--bare", "2", "--steps", "3", "--hop-seconds", "0.1", "--device", "cpu"),
+)
+PLAIN, SEALED, AGAIN = "tiny-plain-w3", "tiny-sealed-w3", "tiny-plain-w3-again1"
+DIRECT = "tiny-sealed-w3-chains2-pipelined-direct"
+CAPPED = "tiny-sealed-w3-bucket-cap-mib1-pipelined"
+CAPPED_TWIN = "tiny-plain-w3-bucket-cap-mib1-pipelined"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The benchmark's own words, and the lake that its recordings made."""
+
+    bench: dict[str, Any]
+    printed: str
+    lake: Lake
+
+    def rows(self, table: str, run_id: str) -> pl.DataFrame:
+        """A table's rows of one run."""
+        from assets.build.catalogue import TABLES
+
+        return self.lake.scan(TABLES[table], [run_id]).collect()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    home = tmp_path_factory.mktemp("bench")
+    words = [sys.executable, "-m", "collector", *BENCH, "--out", str(home)]
+    settings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=ROOT, env=settings, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lake = Lake(Location.of(home / "lake"), KeyringFile(home / "keyring.json", is_made_on_first_use=True))
+    zone = LandingZone(Location.of(home / "landing"))
+    runs = sorted(path.name for path in (home / "landing").iterdir())
+    build_runs(lake, zone, runs)
+    return Recorded(json.loads((home / "bench.json").read_text("utf-8")), done.stdout, lake)
+
+
+def test_the_benchmark_records_every_configuration_and_prints_its_tables(recorded: Recorded) -> None:
+    assert recorded.bench["faults"] == {}
+    assert {*recorded.bench["results"]} == {PLAIN, SEALED, AGAIN, DIRECT, CAPPED, CAPPED_TWIN}
+    assert "| tiny | 3 | - |" in recorded.printed
+    assert "no run was inside a TEE" in recorded.printed
+
+
+def test_every_file_that_the_collector_writes_is_read(recorded: Recorded) -> None:
+    files = recorded.rows("bronze.source_files", SEALED).select("file_name", "outcome").rows()
+    names = {f"steps-r{rank}.csv" for rank in range(3)} | {f"{SEALED}-r{rank}.json.gz" for rank in range(3)}
+    assert {name for name, _ in files} >= names
+    assert {outcome for _, outcome in files} == {"kept"}
+
+
+def test_steps_without_the_profiler_are_compared_by_the_loops_own_clock(recorded: Recorded) -> None:
+    (overhead,) = recorded.rows("gold.throughput_overhead", SEALED).to_dicts()
+    assert (overhead["period"], overhead["periods_count"], overhead["compared_by"]) == ("step", 2, "duration")
+    phases = recorded.rows("bronze.training_log", SEALED).group_by("phase").len().sort("phase").rows()
+    assert phases == [("bare", 6), ("recorded", 9), ("settling", 3), ("warmup", 3)]
+    kept = recorded.rows("silver.throughput", SEALED).filter(~pl.col("is_warmup"))
+    assert kept.group_by("rank").len().sort("rank").rows() == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_backward_goes_on_while_the_ring_reduces_a_bucket(recorded: Recorded) -> None:
+    events = recorded.rows("bronze.trace_events", CAPPED).filter(pl.col("rank") == 0, pl.col("phase") == "X")
+    hooks = events.filter(pl.col("name").str.starts_with("tee::all_reduce#"))
+    backward = events.filter(pl.col("name").str.starts_with("autograd::engine::evaluate_function"))
+    assert set(hooks["thread_id"]).isdisjoint(backward["thread_id"])
+    ends = pl.col("ts_ns") + pl.col("duration_ns")
+    beside = hooks.join_where(backward, pl.col("ts_ns") < pl.col("ts_ns_right"), pl.col("ts_ns_right") < ends)
+    assert beside.height > 0, "no function of backward began while a bucket was on its way"
+
+
+def test_a_sealed_run_and_its_baseline_are_a_pair_that_knows_the_noise_of_its_repeats(recorded: Recorded) -> None:
+    (pair,) = recorded.rows("gold.pairs", SEALED).to_dicts()
+    assert (pair["baseline_run_id"], pair["paired_by"], pair["caveat"], pair["reason"]) == (
+        PLAIN,
+        "manifest",
+        None,
+        None,
+    )
+    (overhead,) = recorded.rows("gold.step_overhead", SEALED).to_dicts()
+    assert overhead["slowdown_ratio"] > 0
+    assert (overhead["runs_count"], overhead["baseline_runs_count"]) == (1, 2)
+    assert overhead["run_noise_fraction"] is not None
+    assert overhead["verdict_class"] == "inconclusive"
+
+
+@pytest.mark.parametrize(("run_id", "baseline"), [(DIRECT, PLAIN), (CAPPED, CAPPED_TWIN)])
+def test_variants_pair_with_the_plain_ring_of_the_same_bucket_cap(
+    recorded: Recorded, run_id: str, baseline: str
+) -> None:
+    (pair,) = recorded.rows("gold.pairs", run_id).to_dicts()
+    assert (pair["baseline_run_id"], pair["caveat"]) == (baseline, None)
+
+
+@pytest.mark.parametrize("run_id", [SEALED, DIRECT, CAPPED])
+def test_every_hop_of_a_sealed_run_is_seen_sealed(recorded: Recorded, run_id: str) -> None:
+    found = recorded.rows("silver.crossings", run_id)
+    hops = found.filter(found["path"] == "hook")
+    assert len(hops) > 0
+    assert hops["violation"].drop_nulls().to_list() == []
+    assert set(hops["sealed_by"]) == {"software_hook"}
+    assert set(hops["seal_evidence"]) == {"measured"}
+    assert hops["sealed_message_count"].to_list() == hops["message_count"].to_list()
+    assert min(hops["seal_ns"]) > 0
+    assert min(hops["open_ns"]) > 0
+    (said,) = recorded.rows("silver.runs", run_id).to_dicts()
+    assert (said["agreement"], said["contradictions"], said["conflicts"]) == ("agrees", None, None)
+
+
+@pytest.mark.parametrize("run_id", [PLAIN, SEALED, DIRECT, CAPPED])
+def test_all_ranks_together_send_each_bucket_around_however_it_is_cut(recorded: Recorded, run_id: str) -> None:
+    """Four thirds of the bucket a rank, by the hops' own sizes."""
+    found = recorded.rows("silver.crossings", run_id)
+    hops = found.filter(found["path"] == "hook")
+    assert 3 * hops["payload_bytes"].sum() == 4 * hops["buffer_bytes"].sum()
+    assert set(hops["size_evidence"]) == {"measured"}
+
+
+def test_the_plain_baseline_seals_nothing(recorded: Recorded) -> None:
+    found = recorded.rows("silver.crossings", PLAIN)
+    assert set(found.filter(found["path"] == "hook")["sealed_by"]) == {"none"}
+    assert recorded.rows("gold.time_breakdown", PLAIN)["crypto_whole_ns"].sum() == 0
+
+
+def test_the_plain_ring_records_a_copy_wherever_the_sealed_one_seals_or_opens_to_its_place(recorded: Recorded) -> None:
+    """A hop has the same spans in both modes; of what is opened, the plain ring adds the first half where it lies."""
+    spans = {}
+    for run_id in (PLAIN, SEALED):
+        events = recorded.rows("bronze.trace_events", run_id).filter(pl.col("phase") == "X")
+        named = events.with_columns(pl.col("name").str.extract("^tee::([a-z_]+)#").alias("span"))
+        sized = named.with_columns(pl.col("name").str.extract("#([0-9]+)$").cast(pl.Int64).alias("bytes"))
+        counted = sized.drop_nulls("span").group_by("span").agg(pl.len(), pl.col("bytes").sum())
+        spans[run_id] = {name: (count, size) for name, count, size in counted.rows()}
+    plain, sealed = spans[PLAIN], spans[SEALED]
+    assert plain["send"] == sealed["send"]
+    assert plain["copy_out"] == sealed["seal"]
+    assert [2 * value for value in plain["copy_in"]] == [*sealed["open"]]
+    assert {"seal", "open"}.isdisjoint(plain)
+    assert {"copy_out", "copy_in"}.isdisjoint(sealed)
+
+
+def test_the_time_that_sealing_took_is_in_the_breakdown_of_every_step(recorded: Recorded) -> None:
+    found = recorded.rows("gold.time_breakdown", SEALED)
+    assert len(found) == 3 * 3
+    assert min(found["crypto_whole_ns"]) > 0
+
+
+def test_the_manifest_says_what_recording_itself_cost(recorded: Recorded) -> None:
+    (said,) = recorded.rows("silver.runs", SEALED).to_dicts()
+    assert said["recording_slowdown_ratio"] > 0
+    assert (said["model"], said["parameters_count"], said["world_size"]) == ("tiny", 1055754, 3)
+    assert (said["regime"], said["backend"], said["bucket_cap_mib"]) == ("sw_per_hop_aesgcm", "gloo", 25.0)
