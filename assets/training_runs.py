@@ -184,7 +184,9 @@ class _Launch:
     def _pairs(self, run_ids: Sequence[str]) -> Iterator[object]:
         """Pair runs with their baselines; a changed baseline also brings the pairs of other runs up to date."""
         lake = self._build_context.lake
-        made, faults = make_pairs(lake, self._context.partition_keys if self._is_full else ())
+        made, faults = make_pairs(
+            lake, self._context.partition_keys if self._is_full else (), self._build_context.margin
+        )
         written = {(one.table, one.run_id): one for one in made}
         yield from self._fail(faults, gold.PAIR_TABLES)
         told = sorted({*run_ids, *(run_id for _, run_id in written)} - faults.keys())

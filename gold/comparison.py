@@ -1,21 +1,22 @@
-"""How two runs are held against each other: ratio of medians, its interval, the noise, and the verdict in words."""
+"""How a pair is compared: the columns that every comparison has, and the verdict in words."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from gold.inference import INTERVALS, VERDICTS, Estimate
+from gold.margin import MARGIN
+from gold.power import ENOUGH_RUNS, MOST_RUNS
 from lake.tables import RUN_ID, Table, float64, int64, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gold.pairs import Pair
 
-    Values = np.ndarray[Any, np.dtype[np.float64]]
+    Row = Mapping[str, Any]
 
-VERDICTS = ("slower", "faster", "within_noise", "inconclusive")
 # What every table that compares a pair begins with.
 PAIR = (
     RUN_ID,
@@ -24,18 +25,68 @@ PAIR = (
     text("model", "Model that was trained.", nullable=True),
     int64("world_size", "Ranks of the job.", nullable=True, minimum=1),
 )
-NOISE_FLOOR = float64(
-    "noise_floor_fraction",
-    "Largest difference between repeats of the baseline; null without repeats.",
+INTERVAL_OVER = text(
+    "interval_over",
+    "What the interval is over. runs: the runs of both sides; modelled: the noise of other repeats on the same "
+    "hardware and software; within_run: only the scatter inside the runs, which is no conclusion.",
+    nullable=True,
+    one_of=INTERVALS,
+)
+P_VALUE = float64(
+    "p_value",
+    "Chance of a ratio so far from 1 between equal runs (Welch's t test on logarithms).",
     nullable=True,
     minimum=0,
+    maximum=1,
 )
-_RESAMPLES = 10_000
-_SEED = 250_111_771
-_POWER = 1.959964 + 0.841621
+EQUIVALENCE = float64(
+    "equivalence_p_value",
+    "Chance of a ratio so near to 1 if the true one lay at the margin (two one-sided tests).",
+    nullable=True,
+    minimum=0,
+    maximum=1,
+)
+MARGIN_FRACTION = float64("margin_fraction", "Largest difference that counts as none.", minimum=0)
+# What a comparison over runs rests on.
+RUNS = (
+    P_VALUE,
+    EQUIVALENCE,
+    MARGIN_FRACTION,
+    float64(
+        "run_noise_fraction",
+        "Standard deviation between repeats: of both sides where each has 3 runs, else of other repeats on the same "
+        "hardware and software; null where there are none.",
+        nullable=True,
+        minimum=0,
+    ),
+    int64("noise_runs_count", "Runs that this noise is from.", nullable=True, minimum=2),
+    float64(
+        "detectable_fraction",
+        "Smallest true difference that so many runs of this noise call one four times out of five; null below 3 runs "
+        "per side.",
+        nullable=True,
+        minimum=0,
+    ),
+    int64("runs_count", "Runs of the candidate: the run and its repeats.", minimum=0),
+    int64("baseline_runs_count", "Runs of the baseline.", minimum=0),
+    int64(
+        "more_runs_count",
+        "Further runs per side that would settle it if ratio and noise are as they look; 0 where it is settled, null "
+        f"where {MOST_RUNS} per side would not.",
+        nullable=True,
+        minimum=0,
+    ),
+)
+VERDICT_CLASS = text(
+    "verdict_class",
+    "slower, faster: shown; no_difference: shown to lie within the margin; not_shown: enough runs, but neither is "
+    "shown; inconclusive: too few runs or no value.",
+    one_of=VERDICTS,
+)
+_WEAKER = ("measured", "modelled", "unobservable")
 
 
-def start_row(table: Table, pair: Pair, run: Mapping[str, Any]) -> dict[str, Any]:
+def start_row(table: Table, pair: Pair, run: Row) -> dict[str, Any]:
     """A row of such a table of which only the pair is known yet."""
     return {
         **dict.fromkeys(table.column_names),
@@ -47,76 +98,92 @@ def start_row(table: Table, pair: Pair, run: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def compare_medians(over: Values, under: Values) -> dict[str, Any]:
-    """The ratio of two medians, and its interval from steps drawn again in pairs; nothing where a median is nothing."""
-    if not np.median(over) or not np.median(under):
-        return {}
-    ratio = float(np.median(over) / np.median(under))
-    found = {"slowdown_ratio": ratio, "time_increase_fraction": ratio - 1, "throughput_loss_fraction": 1 - 1 / ratio}
-    if len(over) > 1 and (under > 0).all():
-        drawn = np.random.default_rng(_SEED).integers(0, len(over), (_RESAMPLES, len(over)))
-        ratios = np.median(over[drawn], axis=1) / np.median(under[drawn], axis=1)
-        low, high = np.quantile(ratios, [0.025, 0.975])
-        found |= {"slowdown_low_ratio": float(low), "slowdown_high_ratio": float(high)}
-    return found
+def fill_ratio(estimate: Estimate, margin: float, prefix: str = "slowdown") -> dict[str, Any]:
+    """The columns that an estimate fills."""
+    return {
+        f"{prefix}_ratio": estimate.ratio,
+        f"{prefix}_low_ratio": estimate.low,
+        f"{prefix}_high_ratio": estimate.high,
+        "interval_over": estimate.interval_over,
+        "p_value": estimate.p_value,
+        "equivalence_p_value": estimate.equivalence_p_value,
+        "margin_fraction": margin,
+        "run_noise_fraction": estimate.run_noise_fraction,
+        "noise_runs_count": estimate.noise_runs_count,
+        "detectable_fraction": estimate.detectable_fraction,
+        "more_runs_count": estimate.more_runs_count,
+        "verdict_class": estimate.verdict_class,
+    }
 
 
-def find_noise_floor(repeats: Iterable[Values]) -> float | None:
-    """How far apart runs are that should be equal: the baseline and its repeats, each against each."""
-    medians = [float(np.median(alone)) for alone in repeats if len(alone)]
-    if len(medians) < 2 or not min(medians):
-        return None
-    return max(medians) / min(medians) - 1
+def find_weakest(evidence: Iterable[str]) -> str:
+    """The weakest evidence of some: what is computed from something modelled is modelled."""
+    return max(evidence, key=_WEAKER.index, default="unobservable")
 
 
-def find_detectable_effect(baselines: Values) -> float | None:
-    """The difference that a comparison of so many steps of this scatter would find four times out of five."""
-    if len(baselines) < 3 or not np.mean(baselines):
-        return None
-    return float(_POWER * np.sqrt(2 * np.var(baselines, ddof=1) / len(baselines)) / np.mean(baselines))
+def find_middle(values: Sequence[float]) -> float:
+    """The geometric mean over runs: the ratio of two of them is the ratio that is tested."""
+    return values[0] if len(values) == 1 else math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
-def classify_verdict(row: Mapping[str, Any], count: int) -> str:
-    """What the numbers allow to say of so many steps."""
-    low, high, noise = row["slowdown_low_ratio"], row["slowdown_high_ratio"], row["noise_floor_fraction"]
-    if low is None or count < 2:
-        return "inconclusive"
-    if low <= 1 <= high or (noise is not None and abs(row["slowdown_ratio"] - 1) <= noise):
-        return "within_noise"
-    return "slower" if low > 1 else "faster"
+def format_verdict(estimate: Estimate, counts: tuple[int, int], margin: float = MARGIN, word: str = "slower") -> str:
+    """`1.42x slower, 95 % 1.38 to 1.47, over 3 and 3 runs`; a conclusion never stands on one run."""
+    ratio, kind = estimate.ratio, estimate.verdict_class
+    over = f"over {counts[0]} and {counts[1]} runs"
+    if estimate.is_modelled:
+        over += "; modelled: the noise of other runs stands in for missing repeats"
+    interval = _format_interval(estimate)
+    if kind == "slower":
+        return f"{ratio:.2f}x {word}{interval}, {over}"
+    if kind == "faster":
+        opposite = {"slower": "faster", "more": "less"}[word]
+        inverted = f"{1 / ratio:.2f}x {opposite}{_format_interval(estimate, is_inverted=True)}"
+        return f"{inverted} ({ratio:.2f}x the baseline{interval}), {over}"
+    if kind == "no_difference":
+        return f"no difference beyond {_percent(margin)}: {ratio:.3f}x{_format_interval(estimate, digits=3)}, {over}"
+    if kind == "not_shown":
+        shown = f"no difference shown and none beyond {_percent(margin)} ruled out: {ratio:.2f}x{interval}, {over}"
+        return f"{shown}; {format_more_runs(estimate)}"
+    if estimate.reason is not None:
+        return f"nothing can be concluded, because {estimate.reason}: {ratio:.2f}x"
+    few = f"{counts[0]} and {counts[1]} runs" if max(counts) > 1 else "one run per side"
+    return f"nothing can be concluded from {few}: {ratio:.2f}x{interval or _NO_INTERVAL}; {format_more_runs(estimate)}"
 
 
-def format_verdict(row: Mapping[str, Any], kind: str, count: int, noun: str = "step") -> str:
-    """`1.42x slower, 95 % 1.38 to 1.47, above the noise floor of 2.1 %`."""
-    ratio, noise = row["slowdown_ratio"], row["noise_floor_fraction"]
-    if ratio is None:
-        return f"no answer: a median {noun} has no length"
-    if row["slowdown_low_ratio"] is None:
-        return f"{ratio:.2f}x in a single {noun}: no interval, so nothing can be concluded"
-    interval = f"95 % {row['slowdown_low_ratio']:.2f} to {row['slowdown_high_ratio']:.2f}"
-    size = (
-        f"{1 / ratio:.2f}x faster"
-        if kind == "faster"
-        else f"{ratio:.2f}x slower"
-        if kind == "slower"
-        else f"{ratio:.2f}x"
-    )
-    if kind == "within_noise":
-        size = f"no difference shown: {size}"
-    where = "noise floor unknown, the baseline was not repeated"
-    if noise is not None:
-        where = f"{'within' if abs(ratio - 1) <= noise else 'above'} the noise floor of {noise:.1%}".replace("%", " %")
-    few = f", from only {count} {noun}s" if count < 5 else f", {count} {noun}s"
-    return f"{size}, {interval}, {where}{few}"
+_NO_INTERVAL = ", no interval"
 
 
-def list_missing(row: Mapping[str, Any], noun: str = "step") -> list[str]:
-    """Why a number is null, as sentences."""
-    reasons = []
-    if row["slowdown_low_ratio"] is None:
-        reasons.append(f"one {noun} has no interval")
-    if row["noise_floor_fraction"] is None:
-        reasons.append("no repeat of the baseline (repeat_of) gives a noise floor")
-    if row["detectable_fraction"] is None:
-        reasons.append(f"fewer than 3 {noun}s have no scatter to speak of")
+def format_more_runs(estimate: Estimate) -> str:
+    """How many repeats would settle it."""
+    more = estimate.more_runs_count
+    if more is None:
+        return f"at the noise known, {MOST_RUNS} runs per side would not settle it"
+    runs = f"{more} more run{'' if more == 1 else 's'} per side"
+    if estimate.run_noise_fraction is None:
+        return f"at least {runs} are needed (repeat_of), and how many would settle it is unknown without repeats"
+    noise = f"the noise of {_percent(estimate.run_noise_fraction)} that {estimate.noise_runs_count} runs show"
+    return f"at {noise}, {runs} would settle it"
+
+
+def find_reasons(estimate: Estimate, counts: tuple[int, int], noun: str | None = "step") -> list[str]:
+    """Why a number is null or nothing is concluded; without a noun, no scatter inside a run is known."""
+    reasons = [] if estimate.reason is None else [estimate.reason]
+    if estimate.interval_over is None and noun is not None and min(counts) < ENOUGH_RUNS:
+        reasons.append(f"fewer than 8 {noun}s have no interval")
+    if min(counts) < ENOUGH_RUNS:
+        reasons.append(f"a conclusion needs {ENOUGH_RUNS} runs per side, and there are {counts[0]} and {counts[1]}")
     return reasons
+
+
+def _format_interval(estimate: Estimate, *, is_inverted: bool = False, digits: int = 2) -> str:
+    if estimate.low is None or estimate.high is None:
+        return ""
+    low, high = (1 / estimate.high, 1 / estimate.low) if is_inverted else (estimate.low, estimate.high)
+    called = "within-run scatter only" if estimate.interval_over == "within_run" else "95 %"
+    if estimate.interval_over == "modelled" and estimate.verdict_class == "inconclusive":
+        called = "95 % by the noise of other runs (modelled)"
+    return f", {called} {low:.{digits}f} to {high:.{digits}f}"
+
+
+def _percent(fraction: float) -> str:
+    return f"{fraction * 100:.2g} %"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from gold import comparison
+from gold.inference import RunValue, compare_runs
+from gold.margin import MARGIN
 from gold.step_energy import TIMERS
-from gold.step_matching import WAYS, match_rows
 from lake.tables import Scope, Table, float64, int64, text
 from silver.steps import EVIDENCE
 from silver.throughput import PERIODS
@@ -18,11 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gold.pairs import Pair
-    from gold.step_matching import MatchedSteps
 
     Rows = list[dict[str, Any]]
 
-VERDICTS = ("more", "less", "within_noise", "inconclusive")
+VERDICTS = ("more", "less", "no_difference", "not_shown", "inconclusive")
+_WORDS = {"slower": "more", "faster": "less"}
+# Fewer readings of a run, or a window of fewer sensor periods, say nothing about its energy.
+ENOUGH_READINGS = 10
+ENOUGH_PERIODS = 5
 
 TABLE = Table(
     tier="gold",
@@ -37,139 +43,194 @@ TABLE = Table(
         text("period", "What is compared: epochs or steps.", nullable=True, one_of=PERIODS),
         float64(
             "energy_j",
-            "Median energy of a step of the run: of all its devices, and of the median over ranks.",
+            "Mean energy of a step of the run, of all devices and of the median over ranks; the geometric mean over "
+            "its runs.",
             nullable=True,
             minimum=0,
         ),
         float64("baseline_energy_j", "The same of its baseline.", nullable=True, minimum=0),
-        float64("difference_j", "What the TEE adds to a step: the first less the second.", nullable=True),
+        float64("overhead_j", "What the TEE adds to a step: the first less the second.", nullable=True),
         float64("energy_ratio", "Ratio of the two.", nullable=True, minimum=0),
         float64(
-            "energy_low_ratio", "Lower end of its 95 % interval (paired bootstrap, seeded).", nullable=True, minimum=0
+            "energy_low_ratio",
+            "Lower end of its 95 % interval over runs; null below 3 runs per side.",
+            nullable=True,
+            minimum=0,
         ),
         float64("energy_high_ratio", "Upper end.", nullable=True, minimum=0),
-        float64("mean_power_w", "Median over those steps of the power of all devices.", nullable=True, minimum=0),
+        comparison.INTERVAL_OVER,
+        float64("mean_power_w", "Energy of those steps over their time.", nullable=True, minimum=0),
         float64("baseline_mean_power_w", "The same of its baseline.", nullable=True, minimum=0),
-        comparison.NOISE_FLOOR,
-        int64("steps_count", "Steps or epochs of which both energies are known, warm-up aside.", minimum=0),
-        int64("ranks_count", "Ranks on which both are.", minimum=0),
+        *comparison.RUNS,
+        int64("steps_count", "Steps or epochs of the run whose energy is known, warm-up aside.", minimum=0),
+        int64("baseline_steps_count", "The same of its baseline.", minimum=0),
+        int64("readings_count", "Fewest readings of a run of either side within those steps.", minimum=0),
         int64("devices_count", "Devices that were sampled in the run.", minimum=0),
         int64("baseline_devices_count", "The same in its baseline.", minimum=0),
-        text("matched_by", "Whether they were matched by number or by place.", one_of=WAYS),
-        text("verdict_class", "What the numbers allow to say.", one_of=VERDICTS),
+        text("verdict_class", "more, less: shown; the others as in gold.step_overhead.", one_of=VERDICTS),
+        text("verdict", "The same as a sentence."),
         text("evidence", "Weakest evidence of the energies compared.", one_of=EVIDENCE),
         text("reason", "Why a number is null, or what it does not say, as sentences.", nullable=True),
     ),
 )
-_RATIOS = {f"slowdown_{which}": f"energy_{which}" for which in ("ratio", "low_ratio", "high_ratio")}
-_WEAKER = ("measured", "modelled", "unobservable")
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What one run says of the energy of a step."""
+
+    energy_j: float
+    power_w: float
+    steps_count: int
+    readings_count: int
+    # How many sensor periods its steps last.
+    periods: float
+    evidence: str
+    reasons: frozenset[str]
 
 
 def measure(
-    pair: Pair, run: Mapping[str, Any], energies: tuple[pa.Table, pa.Table], repeats: Sequence[pa.Table]
+    pair: Pair,
+    run: Mapping[str, Any],
+    candidates: Sequence[pa.Table],
+    baselines: Sequence[pa.Table],
+    margin: float = MARGIN,
 ) -> pa.Table:
-    """Compare the energy of the same steps, of whichever clock knows it for more of them; unsampled is no row."""
-    if not any(rows.num_rows for rows in energies):
+    """Compare the mean energy of a step over runs, by the clock that knows it for more steps; unsampled is no row."""
+    ours, theirs = ([table.to_pylist() for table in side] for side in (candidates, baselines))
+    if not ours[0] and not theirs[0]:
         return TABLE.arrow_schema.empty_table()
-    ours, baselines = (rows.to_pylist() for rows in energies)
-    timer, period, both = _choose_periods(ours, baselines)
+    timer, period = _choose(ours[0], theirs[0])
+    found = [[_summarise(rows, timer, period) for rows in side] for side in (ours, theirs)]
+    # Runs that are equal to the last digit are copies of one recording and count once.
+    sides = [list(dict.fromkeys(one for one in side if one is not None)) for side in found]
     row: dict[str, Any] = {
         **comparison.start_row(TABLE, pair, run),
-        "devices_count": len({cell["device_id"] for cell in ours}),
-        "baseline_devices_count": len({cell["device_id"] for cell in baselines}),
-        "steps_count": both.steps_count if both.cells else 0,
-        "ranks_count": both.ranks_count if both.cells else 0,
-        "matched_by": both.matched_by,
+        "margin_fraction": margin,
+        "devices_count": len({cell["device_id"] for cell in ours[0]}),
+        "baseline_devices_count": len({cell["device_id"] for cell in theirs[0]}),
+        "runs_count": len(sides[0]),
+        "baseline_runs_count": len(sides[1]),
+        **dict.fromkeys(("steps_count", "baseline_steps_count", "readings_count"), 0),
     }
-    if not both.cells:
-        told = {
-            "verdict_class": "inconclusive",
-            "evidence": "unobservable",
-            "reason": _describe_unmatched(ours, baselines),
-        }
-        return pa.Table.from_pylist([{**row, **told}], schema=TABLE.arrow_schema)
-    row |= {"timed_by": timer, "period": period, **_compare_energy(both)}
-    again = (_sums(rows, timer, period) for rows in (baselines, *(table.to_pylist() for table in repeats)))
-    row["noise_floor_fraction"] = comparison.find_noise_floor(
-        match_rows(rows, rows).times("energy_j")[0] for rows in again
-    )
-    row |= {"evidence": _pick_weakest(both), "verdict_class": _verdict(row)}
-    return pa.Table.from_pylist([{**row, "reason": _reason(row, period, both)}], schema=TABLE.arrow_schema)
+    if not sides[0] or not sides[1]:
+        reason = _unmatched(ours[0], theirs[0])
+        told = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
+        return pa.Table.from_pylist([{**row, **told, "reason": reason}], schema=TABLE.arrow_schema)
+    row |= {"timed_by": timer, "period": period, **_compare(sides[0], sides[1], margin)}
+    if row["devices_count"] != row["baseline_devices_count"]:
+        row["reason"] = "; ".join(filter(None, ("not as many devices were sampled in both", row["reason"])))
+    return pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
+
+
+def _choose(ours: Rows, theirs: Rows) -> tuple[str, str]:
+    """The clock and the period that know most steps of both."""
+    choices = [(timer, period) for timer in TIMERS for period in PERIODS]
+    return max(choices, key=lambda choice: min(len(_sums(rows, *choice)) for rows in (ours, theirs)))
 
 
 def _sums(rows: Rows, timer: str, period: str) -> Rows:
     """The steps of one clock with the energy of all devices; one whose energy is not known makes a step unknown."""
     steps: dict[tuple[int, int], Rows] = {}
     for row in rows:
-        if row["timed_by"] == timer and row["period"] == period:
+        if row["timed_by"] == timer and row["period"] == period and not row["is_warmup"]:
             steps.setdefault((row["rank"], row["step_number"]), []).append(row)
     return [
         {
-            **{name: cells[0][name] for name in ("rank", "step_number", "is_warmup")},
+            "rank": rank,
             "energy_j": sum(cell["energy_j"] for cell in cells),
-            "mean_power_w": sum(cell["mean_power_w"] or 0.0 for cell in cells),
-            "evidence": max((cell["evidence"] for cell in cells), key=_WEAKER.index),
+            "duration_ns": cells[0]["duration_ns"],
+            # The device with the fewest readings, and the slowest sensor, limit what is known.
+            "readings_count": min(cell["samples_count"] for cell in cells),
+            "sensor_ns": max((cell["sensor_period_ns"] or cell["sampling_ns"] or 0 for cell in cells), default=0),
+            "evidence": comparison.find_weakest(cell["evidence"] for cell in cells),
             "reasons": {part for cell in cells if cell["reason"] for part in cell["reason"].split("; ")},
         }
-        for _, cells in sorted(steps.items())
+        for (rank, _), cells in sorted(steps.items())
         if all(cell["energy_j"] is not None for cell in cells)
     ]
 
 
-def _choose_periods(ours: Rows, baselines: Rows) -> tuple[str, str, MatchedSteps]:
-    choices = [
-        (timer, period, match_rows(_sums(ours, timer, period), _sums(baselines, timer, period), period))
-        for timer in TIMERS
-        for period in PERIODS
+def _summarise(rows: Rows, timer: str, period: str) -> _Run | None:
+    """The mean over the steps of each rank, and the median over ranks; None where no energy is known."""
+    ranks: dict[int, Rows] = {}
+    for step in _sums(rows, timer, period):
+        ranks.setdefault(step["rank"], []).append(step)
+    if not ranks:
+        return None
+    energies = [math.fsum(step["energy_j"] for step in steps) / len(steps) for steps in ranks.values()]
+    windows = [sum(step["duration_ns"] for step in steps) for steps in ranks.values()]
+    powers = [
+        math.fsum(step["energy_j"] for step in steps) / window * 1e9 if window else 0.0
+        for steps, window in zip(ranks.values(), windows, strict=True)
     ]
-    return max(choices, key=lambda choice: len(choice[2].cells))
-
-
-def _compare_energy(both: MatchedSteps) -> dict[str, Any]:
-    ours, baselines = both.times("energy_j")
-    watts, baseline_watts = both.times("mean_power_w")
-    found = comparison.compare_medians(ours, baselines)
-    return {
-        "energy_j": float(np.median(ours)),
-        "baseline_energy_j": float(np.median(baselines)),
-        "difference_j": float(np.median(ours) - np.median(baselines)),
-        **{name: found.get(slowdown) for slowdown, name in _RATIOS.items()},
-        "mean_power_w": float(np.median(watts)),
-        "baseline_mean_power_w": float(np.median(baseline_watts)),
-    }
-
-
-def _verdict(row: Mapping[str, Any]) -> str:
-    ratios = {slowdown: row[name] for slowdown, name in _RATIOS.items()}
-    kind = comparison.classify_verdict(
-        {**ratios, "noise_floor_fraction": row["noise_floor_fraction"]}, row["steps_count"]
+    sampling = max(step["sensor_ns"] for steps in ranks.values() for step in steps)
+    return _Run(
+        energy_j=float(np.median(energies)),
+        power_w=float(np.median(powers)),
+        steps_count=max(map(len, ranks.values())),
+        # Ranks that share a device see the same readings: those of one rank are counted.
+        readings_count=max(sum(step["readings_count"] for step in steps) for steps in ranks.values()),
+        periods=max(windows) / sampling if sampling else math.inf,
+        evidence=comparison.find_weakest(step["evidence"] for steps in ranks.values() for step in steps),
+        reasons=frozenset(reason for steps in ranks.values() for step in steps for reason in step["reasons"]),
     )
-    return {"slower": "more", "faster": "less"}.get(kind, kind)
 
 
-def _pick_weakest(both: MatchedSteps) -> str:
-    found: str = max((row["evidence"] for cell in both.cells for row in cell), key=_WEAKER.index)
+def _compare(ours: Sequence[_Run], theirs: Sequence[_Run], margin: float) -> dict[str, Any]:
+    both = [*ours, *theirs]
+    counts = len(ours), len(theirs)
+    told: dict[str, Any] = {
+        "energy_j": _find_middle([run.energy_j for run in ours]),
+        "baseline_energy_j": _find_middle([run.energy_j for run in theirs]),
+        "mean_power_w": _find_middle([run.power_w for run in ours]),
+        "baseline_mean_power_w": _find_middle([run.power_w for run in theirs]),
+        "steps_count": sum(run.steps_count for run in ours),
+        "baseline_steps_count": sum(run.steps_count for run in theirs),
+        "readings_count": min(run.readings_count for run in both),
+        "evidence": comparison.find_weakest(run.evidence for run in both),
+    }
+    told["overhead_j"] = told["energy_j"] - told["baseline_energy_j"]
+    reasons = sorted({reason for run in both for reason in run.reasons})
+    # Runs without a standard error: noise of other runs never stands in for repeats here.
+    sides = [[RunValue(run.energy_j) for run in side] for side in (ours, theirs)]
+    estimate = compare_runs(sides[0], sides[1], margin=margin)
+    if estimate is None:
+        reason = "a step took no energy, which gives no ratio"
+        told |= {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}"}
+        return told | {"reason": "; ".join([reason, *reasons])}
+    told |= comparison.fill_ratio(estimate, margin, "energy")
+    blind = _find_blindness(both)
+    reasons = [*blind, *comparison.find_reasons(estimate, counts, None), *reasons]
+    told["verdict"] = comparison.format_verdict(estimate, counts, margin, "more")
+    told["verdict_class"] = _WORDS.get(estimate.verdict_class, estimate.verdict_class)
+    if blind:
+        nothing = dict.fromkeys(("p_value", "equivalence_p_value", "energy_low_ratio", "energy_high_ratio"))
+        told |= {**nothing, "interval_over": None, "detectable_fraction": None, "verdict_class": "inconclusive"}
+        told["verdict"] = f"nothing can be concluded, because {blind[0]}"
+    return told | {"reason": "; ".join(reasons) or None}
+
+
+def _find_blindness(runs: Sequence[_Run]) -> list[str]:
+    """Why the sensors were too slow for any verdict."""
+    readings, periods = min(run.readings_count for run in runs), min(run.periods for run in runs)
+    found = []
+    if readings < ENOUGH_READINGS:
+        found.append(f"a run has {readings} readings within its steps, and a verdict needs {ENOUGH_READINGS}")
+    if periods < ENOUGH_PERIODS:
+        found.append(f"the steps of a run last {periods:.1f} sensor periods, and a verdict needs {ENOUGH_PERIODS}")
     return found
 
 
-def _reason(row: Mapping[str, Any], noun: str, both: MatchedSteps) -> str | None:
-    reasons = []
-    if row["energy_low_ratio"] is None:
-        reasons.append(f"one {noun}, or one that took nothing, has no interval")
-    if row["noise_floor_fraction"] is None:
-        reasons.append("no repeat of the baseline (repeat_of) gives a noise floor")
-    if row["devices_count"] != row["baseline_devices_count"]:
-        reasons.append("not as many devices were sampled in both")
-    if row["energy_low_ratio"] is not None and row["evidence"] == "modelled":
-        reasons.append("steps between the same readings are no samples of their own: the interval is too narrow")
-    reasons += sorted({reason for cell in both.cells for one in cell for reason in one["reasons"]})
-    return "; ".join(reasons) or None
+def _find_middle(values: Sequence[float]) -> float:
+    """The geometric mean over runs; nothing where one is nothing."""
+    return comparison.find_middle(values) if all(values) else 0.0
 
 
-def _describe_unmatched(ours: Rows, baselines: Rows) -> str:
-    if not ours or not baselines:
+def _unmatched(ours: Rows, theirs: Rows) -> str:
+    if not ours or not theirs:
         return f"no power or energy of {'the run' if not ours else 'its baseline'} was sampled"
-    for rows, whose in ((ours, "the run"), (baselines, "its baseline")):
+    for rows, whose in ((ours, "the run"), (theirs, "its baseline")):
         if all(row["energy_j"] is None for row in rows):
             return f"no step of {whose} has a known energy"
     return "outside warm-up the two share no step of which both energies are known"

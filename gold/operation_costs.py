@@ -20,6 +20,7 @@ from silver.spans import DIRECTIONS, MEMORIES
 from silver.spans import TABLE as SPANS
 from silver.steps import EVIDENCE
 
+TOO_FEW = "fewer than 9 have no interval"
 OPERATIONS = ("call", "copy", "copy_call", "first_call")
 NONE, UNKNOWN = "none", "unknown"
 _KIB = 1024
@@ -117,7 +118,7 @@ def measure(called: Frame, spans: Frame, steps: Frame, first: Frame) -> Frame:
             reason=join_reasons(
                 (is_queued, "under CC such a call holds queued work: it is not the time of a copy"),
                 (is_call, "the call may have waited for work that was queued before it"),
-                (is_few, "fewer than 9 have no interval"),
+                (is_few, TOO_FEW),
             ),
         ),
         TABLE,

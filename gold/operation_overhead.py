@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from gold import operation_costs
-from gold.comparison import VERDICTS
+from gold import comparison, operation_costs
+from gold.inference import Estimate, RunValue, compare_runs, control_false_discoveries, judge
+from gold.margin import MARGIN
+from gold.power import ENOUGH_RUNS
 from lake.tables import RUN_ID, Scope, Table, float64, int64, text
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gold.pairs import Pair
+
+    Row = dict[str, Any]
 
 _KEY = operation_costs.TABLE.key
 
@@ -28,77 +35,131 @@ TABLE = Table(
         text("baseline_run_id", "The baseline without a TEE."),
         text("regime", "Regime of the run: results are never averaged over it."),
         *(operation_costs.TABLE.column(name) for name in _KEY),
-        int64("median_ns", "Median duration in the run.", minimum=0),
-        int64("baseline_median_ns", "The same in its baseline.", minimum=0),
-        int64("overhead_ns", "The first less the second."),
-        float64("slowdown_ratio", "Ratio of the two; null where the baseline's is 0.", nullable=True, minimum=0),
+        int64("median_ns", "Median duration in a run; the geometric mean over its runs, rounded down.", minimum=0),
+        int64("baseline_median_ns", "The same of the baseline.", minimum=0),
+        int64("overhead_ns", "What the TEE adds to one: the first less the second."),
+        float64("slowdown_ratio", "Ratio of the two; null where one is 0.", nullable=True, minimum=0),
         float64(
             "slowdown_low_ratio",
-            "Lower end of its 95 % interval, from observed bounds of both medians.",
+            "Lower end of its 95 % interval over runs; null below 3 runs per side.",
             nullable=True,
             minimum=0,
         ),
         float64("slowdown_high_ratio", "Upper end.", nullable=True, minimum=0),
-        int64("step_total_ns", "Time of all of them per rank and step of the run.", nullable=True, minimum=0),
-        int64("baseline_step_total_ns", "The same in its baseline.", nullable=True, minimum=0),
-        int64("step_overhead_ns", "The first less the second: what the TEE adds to a step by these.", nullable=True),
-        int64("operations_count", "How many in the run.", minimum=1),
-        int64("baseline_operations_count", "How many in its baseline.", minimum=1),
-        text("verdict_class", "What the numbers allow to say.", one_of=VERDICTS),
-        text("evidence", "Where the numbers come from.", one_of=EVIDENCE),
+        comparison.P_VALUE,
+        float64(
+            "q_value",
+            "The p value, adjusted because all operations of the pair are asked at once (Benjamini-Hochberg): the "
+            "verdict goes by it.",
+            nullable=True,
+            minimum=0,
+            maximum=1,
+        ),
+        comparison.EQUIVALENCE,
+        comparison.MARGIN_FRACTION,
+        int64(
+            "step_total_ns", "Time of all of them per rank and step; the mean over its runs.", nullable=True, minimum=0
+        ),
+        int64("baseline_step_total_ns", "The same of the baseline.", nullable=True, minimum=0),
+        int64(
+            "step_overhead_ns", "The first less the second: what the TEE adds to a step by such calls.", nullable=True
+        ),
+        int64("runs_count", "Runs of the candidate that recorded the operation.", minimum=1),
+        int64("baseline_runs_count", "Runs of the baseline that did.", minimum=1),
+        int64("operations_count", "How many in all runs of the candidate.", minimum=1),
+        int64("baseline_operations_count", "How many in all runs of the baseline.", minimum=1),
+        comparison.VERDICT_CLASS,
+        text("evidence", "Weakest evidence of the numbers.", one_of=EVIDENCE),
         text("reason", "Why a number is null, or what it does not say, as sentences.", nullable=True),
     ),
 )
 
 
-def measure(pair: Pair, tee: pa.Table, baseline: pa.Table) -> pa.Table:
-    """Compare like with like; the interval is that of the bounds, whatever the distribution and however many."""
-    baselines = {_kind(row): row for row in baseline.to_pylist()}
-    rows = [
-        {
-            "run_id": pair.run_id,
-            "baseline_run_id": pair.baseline_run_id,
-            "regime": pair.regime,
-            **_compare_costs(row, baselines[_kind(row)]),
-        }
-        for row in tee.to_pylist()
-        if _kind(row) in baselines
-    ]
+def measure(
+    pair: Pair, candidates: Sequence[pa.Table], baselines: Sequence[pa.Table], margin: float = MARGIN
+) -> pa.Table:
+    """Compare the medians of all runs; of the differences that a pair is said to show, 5 % are false on average."""
+    ours, theirs = (_collect(tables) for tables in (candidates, baselines))
+    kinds = [kind for kind in ours if kind in theirs]
+    estimates = [_compare(ours[kind], theirs[kind], margin) for kind in kinds]
+    q_values = control_false_discoveries([None if one is None else one.p_value for one in estimates])
+    alike = control_false_discoveries([None if one is None else one.equivalence_p_value for one in estimates])
+    rows = []
+    for kind, estimate, q_value, equivalence in zip(kinds, estimates, q_values, alike, strict=True):
+        judged = estimate
+        if estimate is not None and q_value is not None and equivalence is not None:
+            verdict = judge(estimate.ratio, q_value, equivalence)
+            judged = replace(estimate, verdict_class=verdict, equivalence_p_value=equivalence)
+        told = {"run_id": pair.run_id, "baseline_run_id": pair.baseline_run_id, "regime": pair.regime}
+        rows.append({**told, **_fill(ours[kind], theirs[kind], judged, q_value), "margin_fraction": margin})
     return pa.Table.from_pylist(rows, schema=TABLE.arrow_schema)
 
 
-def _kind(row: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(row[name] for name in _KEY)
+def _collect(tables: Sequence[pa.Table]) -> dict[tuple[str, ...], list[Row]]:
+    """The rows of all runs of a side, by kind of operation; a run that equals another in all of them is its copy."""
+    found: dict[tuple[str, ...], list[Row]] = {}
+    seen = set()
+    for table in tables:
+        rows = sorted(table.drop_columns(["run_id"]).to_pylist(), key=lambda row: tuple(row[name] for name in _KEY))
+        content = tuple(tuple(row.values()) for row in rows)
+        if content not in seen:
+            for row in rows:
+                found.setdefault(tuple(row[name] for name in _KEY), []).append(row)
+        seen.add(content)
+    return found
 
 
-def _compare_costs(ours: dict[str, Any], baseline: dict[str, Any]) -> dict[str, Any]:
-    low = _ratio(ours["median_low_ns"], baseline["median_high_ns"])
-    high = _ratio(ours["median_high_ns"], baseline["median_low_ns"])
-    if low is None or high is None:
-        low = high = None
-    kind = "inconclusive" if low is None or high is None else "within_noise" if low <= 1 <= high else "slower"
-    reasons = dict.fromkeys(part for row in (ours, baseline) if row["reason"] for part in row["reason"].split("; "))
+def _compare(ours: Sequence[Row], theirs: Sequence[Row], margin: float) -> Estimate | None:
+    """Compare the runs' medians; a side on which one is nothing has no logarithm and no ratio."""
+    runs = [[RunValue(row["median_ns"]) for row in side] for side in (ours, theirs)]
+    if any(run.value <= 0 for side in runs for run in side):
+        return None
+    return compare_runs(runs[0], runs[1], margin=margin)
+
+
+def _fill(ours: Sequence[Row], theirs: Sequence[Row], estimate: Estimate | None, q_value: float | None) -> Row:
+    sides = (ours, theirs)
+    median, baseline = (_find_middle([row["median_ns"] for row in side]) for side in sides)
+    reasons = list(
+        dict.fromkeys(part for side in sides for row in side if row["reason"] for part in row["reason"].split("; "))
+    )
+    # What is said of bounds within one run is not said of an interval over runs.
+    reasons = [reason for reason in reasons if reason != operation_costs.TOO_FEW]
+    counts = len(ours), len(theirs)
+    if estimate is None:
+        reasons.append("a median of nothing gives no ratio")
+    else:
+        reasons += comparison.find_reasons(estimate, counts, None)
     return {
-        **{name: ours[name] for name in _KEY},
-        "median_ns": ours["median_ns"],
-        "baseline_median_ns": baseline["median_ns"],
-        "overhead_ns": ours["median_ns"] - baseline["median_ns"],
-        "slowdown_ratio": _ratio(ours["median_ns"], baseline["median_ns"]),
-        "slowdown_low_ratio": low,
-        "slowdown_high_ratio": high,
-        **_compare_totals(ours["step_total_ns"], baseline["step_total_ns"]),
-        "operations_count": ours["operations_count"],
-        "baseline_operations_count": baseline["operations_count"],
-        "verdict_class": "faster" if kind == "slower" and high is not None and high < 1 else kind,
-        "evidence": "measured",
+        **{name: ours[0][name] for name in _KEY},
+        "median_ns": median,
+        "baseline_median_ns": baseline,
+        "overhead_ns": median - baseline,
+        "slowdown_ratio": estimate and estimate.ratio,
+        "slowdown_low_ratio": estimate and estimate.low,
+        "slowdown_high_ratio": estimate and estimate.high,
+        "p_value": estimate and estimate.p_value,
+        "q_value": q_value,
+        "equivalence_p_value": estimate and estimate.equivalence_p_value,
+        **_compare_totals(*([row["step_total_ns"] for row in side] for side in sides)),
+        "runs_count": counts[0],
+        "baseline_runs_count": counts[1],
+        "operations_count": sum(row["operations_count"] for row in ours),
+        "baseline_operations_count": sum(row["operations_count"] for row in theirs),
+        "verdict_class": "inconclusive" if estimate is None or min(counts) < ENOUGH_RUNS else estimate.verdict_class,
+        "evidence": comparison.find_weakest(row["evidence"] for side in sides for row in side),
         "reason": "; ".join(reasons) or None,
     }
 
 
-def _compare_totals(ours: int | None, baseline: int | None) -> dict[str, int | None]:
-    added = None if ours is None or baseline is None else ours - baseline
-    return {"step_total_ns": ours, "baseline_step_total_ns": baseline, "step_overhead_ns": added}
+def _compare_totals(ours: Sequence[int | None], theirs: Sequence[int | None]) -> dict[str, int | None]:
+    """What such operations take of a step: the mean over runs, because a step pays for all of them."""
+    known = [[value for value in side if value is not None] for side in (ours, theirs)]
+    total, baseline = (sum(side) // len(side) if side else None for side in known)
+    added = None if total is None or baseline is None else total - baseline
+    return {"step_total_ns": total, "baseline_step_total_ns": baseline, "step_overhead_ns": added}
 
 
-def _ratio(over: int | None, under: int | None) -> float | None:
-    return over / under if over is not None and under else None
+def _find_middle(medians: Sequence[int]) -> int:
+    """The geometric mean over runs, rounded down; nothing where one is nothing."""
+    return int(comparison.find_middle(medians)) if all(medians) else 0

@@ -1,12 +1,13 @@
-"""One row per run that claims a TEE: its baseline without one, or why it has none."""
+"""One row per run that claims a TEE: its baseline without one and the repeats of both, or why it has none."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from gold.power import ENOUGH_RUNS
 from lake.tables import RUN_ID, Scope, Table, text
 
 if TYPE_CHECKING:
@@ -31,17 +32,30 @@ TABLE = Table(
             nullable=True,
             one_of=WAYS,
         ),
+        text(
+            "repeated_run_id",
+            "Run that this one repeats (repeat_of): it counts as a run of that pair and has none of its own.",
+            nullable=True,
+        ),
+        text("repeats", "Its repeats, which count in the pair, as run ids with commas.", nullable=True),
+        text("baseline_repeats", "Repeats of the baseline, which count too.", nullable=True),
         text("caveat", "What a reader of the pair should know, as a sentence.", nullable=True),
         text("reason", "Why there is no baseline, and what differs in the nearest one, as a sentence.", nullable=True),
     ),
 )
 
 Index = dict[str, dict[str, str | None]]
+# What two runs must share for the noise of one to say something of the other: the machine and its software.
+MACHINE = (
+    *("backend", "gpu", "driver_version", "cuda_version", "torch_version", "nccl_version", "host_cpu", "nodes_count"),
+)
+# No pool of noise reads more runs.
+MOST_POOLED_RUNS = 64
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A run and its baseline, or the reason why it has none."""
+    """A run and its baseline with the repeats of both, or the reason why it has none."""
 
     run_id: str
     regime: str | None
@@ -49,17 +63,97 @@ class Pair:
     paired_by: str | None = None
     caveat: str | None = None
     reason: str | None = None
+    repeated_run_id: str | None = None
+    repeats: tuple[str, ...] = ()
+    baseline_repeats: tuple[str, ...] = ()
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The runs of the candidate, its own first."""
+        return (self.run_id, *self.repeats)
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """The runs of the baseline, the one that it is named by first; none where it has no baseline."""
+        return () if self.baseline_run_id is None else (self.baseline_run_id, *self.baseline_repeats)
 
 
 def measure(pair: Pair) -> pa.Table:
     """The row of a pair."""
     row = {name: getattr(pair, name) for name in TABLE.column_names}
+    row |= {name: ", ".join(row[name]) or None for name in ("repeats", "baseline_repeats")}
     return pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
 
 
 def pair_runs(index: Index) -> dict[str, Pair]:
-    """Pair every run that claims a TEE: with the baseline that it names, else with an equal run without one."""
-    return {run_id: _pair_run(run_id, run, index) for run_id, run in sorted(index.items()) if run["regime"] != "cc_off"}
+    """Pair every run that claims a TEE: with the baseline that it names, else with an equal run without one.
+
+    Repeats of either side are runs of the pair. A repeat of the candidate has no pair of its own: it would count twice.
+    """
+    groups, strangers = group_repeats(index), _find_strangers(index)
+    found = {}
+    for run_id, run in sorted(index.items()):
+        if run["regime"] == "cc_off":
+            continue
+        first = groups[run_id][0]
+        if first != run_id:
+            told = f"it repeats {first} and counts as a run of that pair"
+            found[run_id] = Pair(run_id, run["regime"], reason=told, repeated_run_id=first)
+            continue
+        pair = _pair_run(run_id, run, index)
+        if pair.baseline_run_id is not None:
+            others = tuple(name for name in groups[pair.baseline_run_id] if name != pair.baseline_run_id)
+            pair = replace(pair, repeats=groups[run_id][1:], baseline_repeats=others)
+        found[run_id] = _mention_strangers(pair, run["repeat_of"], strangers)
+    return found
+
+
+def group_repeats(index: Index) -> dict[str, tuple[str, ...]]:
+    """For every run, its group: the run that is repeated first, then its repeats; a run without repeats is alone."""
+    firsts = {run_id: _find_first(run_id, index) for run_id in sorted(index)}
+    members: dict[str, list[str]] = {}
+    for run_id, first in firsts.items():
+        members.setdefault(first, []).append(run_id)
+    groups = {first: (first, *(name for name in names if name != first)) for first, names in members.items()}
+    return {run_id: groups[first] for run_id, first in firsts.items()}
+
+
+def _find_first(run_id: str, index: Index) -> str:
+    """The run at the beginning of a chain of repeats; in a circle, the first by name."""
+    seen = [run_id]
+    while True:
+        named = index[seen[-1]]["repeat_of"]
+        if named is None or not _is_repeat(index[seen[-1]], index.get(named)):
+            return seen[-1]
+        if named in seen:
+            return min(seen[seen.index(named) :])
+        seen.append(named)
+
+
+def _is_repeat(run: Mapping[str, str | None], named: Mapping[str, str | None] | None) -> bool:
+    """A repeat has the regime and the workload of what it repeats; where either says none, it is believed."""
+    if named is None or run["regime"] is None or run["regime"] != named["regime"]:
+        return False
+    return run["workload"] is None or named["workload"] is None or run["workload"] == named["workload"]
+
+
+def _find_strangers(index: Index) -> dict[str, list[str]]:
+    """For every run, those that claim to repeat it and differ from it in regime or workload."""
+    found: dict[str, list[str]] = {}
+    for run_id, run in sorted(index.items()):
+        named = run["repeat_of"]
+        if named in index and not _is_repeat(run, index[named]):
+            found.setdefault(named, []).append(run_id)
+    return found
+
+
+def _mention_strangers(pair: Pair, repeat_of: str | None, strangers: Mapping[str, list[str]]) -> Pair:
+    """Say which runs claim to repeat a side of the pair and do not count, and whether the run itself claims so."""
+    told = [f"it repeats {repeat_of}, which is not in the lake or differs in regime or workload"] if repeat_of else []
+    claiming = sorted(name for side in (pair.run_id, *pair.baselines[:1]) for name in strangers.get(side, ()))
+    if claiming:
+        told.append(f"no repeats, because regime or workload differ: {', '.join(claiming)}")
+    return replace(pair, caveat="; ".join([*([pair.caveat] if pair.caveat else []), *told]) or None)
 
 
 def _pair_run(run_id: str, run: Mapping[str, str | None], index: Index) -> Pair:
@@ -79,10 +173,15 @@ def _pair_run(run_id: str, run: Mapping[str, str | None], index: Index) -> Pair:
         for name, other in sorted(index.items())
         if other["regime"] == "cc_off" and other["repeat_of"] is None and other["workload"] is not None
     ]
-    baselines = [name for name in candidates if index[name]["workload"] == run["workload"]]
-    if baselines:
-        caveat = f"{len(baselines)} runs are equal in workload; the first by name was taken" if baselines[1:] else None
-        return Pair(run_id, regime, baselines[0], "workload", caveat)
+    equal = [name for name in candidates if index[name]["workload"] == run["workload"]]
+    if equal:
+        caveat = None
+        if equal[1:]:
+            caveat = (
+                f"{len(equal)} runs are equal in workload; the first by name was taken; with repeat_of in their "
+                "manifests the others would count as its repeats"
+            )
+        return Pair(run_id, regime, equal[0], "workload", caveat)
     return Pair(run_id, regime, reason=_explain_unpaired(run, {name: index[name] for name in candidates}))
 
 
@@ -102,3 +201,39 @@ def _list_differing_fields(one: str | None, other: str | None) -> list[str]:
     """The fields in which two workloads differ."""
     fields = [dict(part.partition("=")[::2] for part in text.split("|") if part) for text in (one or "", other or "")]
     return [name for name in {**fields[0], **fields[1]} if fields[0].get(name, "") != fields[1].get(name, "")]
+
+
+def find_noise_groups(found: Mapping[str, Pair], index: Index) -> dict[str, list[tuple[str, ...]]]:
+    """For every pair with a side of fewer than 3 runs, groups of repeats on its hardware and software; bounded."""
+    machines: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for group in sorted(set(group_repeats(index).values())):
+        machine = _find_machine(index[group[0]]["workload"])
+        if len(group) > 1 and machine is not None:
+            machines.setdefault(machine, []).append(group)
+    lent: dict[str, list[tuple[str, ...]]] = {}
+    for run_id, pair in found.items():
+        machine = _find_machine(index[run_id]["workload"])
+        if machine in machines and 0 < min(len(pair.candidates), len(pair.baselines)) < ENOUGH_RUNS:
+            lent[run_id] = _take_groups(machines[machine], {*pair.candidates, *pair.baselines})
+    return lent
+
+
+def _take_groups(groups: list[tuple[str, ...]], own: set[str]) -> list[tuple[str, ...]]:
+    """The first groups that are no part of a pair, up to so many runs."""
+    taken: list[tuple[str, ...]] = []
+    count = 0
+    for group in groups:
+        if own.isdisjoint(group):
+            count += len(group)
+            if count > MOST_POOLED_RUNS:
+                break
+            taken.append(group)
+    return taken
+
+
+def _find_machine(workload: str | None) -> tuple[str, ...] | None:
+    """The machine and software of a workload; None where it names no GPU and no CPU, because then nothing is shared."""
+    fields = dict(part.partition("=")[::2] for part in (workload or "").split("|") if part)
+    if not fields.get("gpu") and not fields.get("host_cpu"):
+        return None
+    return tuple(fields.get(name, "") for name in MACHINE)

@@ -6,15 +6,17 @@ burden, and a pair may have both answers, which are not to be mixed.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from gold import comparison
-from gold.comparison import VERDICTS
-from gold.step_matching import WAYS, MatchedSteps, match_rows
+from gold.inference import RunValue, compare_runs, pool_noise
+from gold.margin import MARGIN
+from gold.step_cycles import measure_scatter
+from gold.step_series import Series
 from lake.tables import Scope, Table, float64, int64, text
 from silver.steps import EVIDENCE
 from silver.throughput import PERIODS
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 # What two logs can be compared by, the best first; only times of writing hold whatever else was done in between.
 MEASURES = ("samples_per_second", "tokens_per_second", "duration", "elapsed")
+# Scatter is relative: periods in trillionths of their mean are whole numbers of any unit.
+_UNIT = 10**12
 _RATES = ("samples_per_second", "tokens_per_second")
 
 TABLE = Table(
@@ -48,7 +52,7 @@ TABLE = Table(
         ),
         float64(
             "samples_per_second",
-            "Median throughput of the run over the matched periods, of the median over ranks.",
+            "Throughput of the run over all its periods, of the slowest rank; the geometric mean over its runs.",
             nullable=True,
             minimum=0,
         ),
@@ -57,37 +61,28 @@ TABLE = Table(
         float64("baseline_tokens_per_second", "The same of its baseline.", nullable=True, minimum=0),
         int64(
             "period_ns",
-            "Median period of the run, rounded down, where the logs say no rate.",
+            "Mean period of the run, rounded down, where the logs say no rate; the geometric mean over its runs.",
             nullable=True,
             minimum=0,
         ),
         int64("baseline_period_ns", "The same of its baseline.", nullable=True, minimum=0),
         float64(
-            "slowdown_ratio",
-            "The baseline's median rate over the run's; of times the inverse.",
-            nullable=True,
-            minimum=0,
+            "slowdown_ratio", "The baseline's rate over the run's; of times the inverse.", nullable=True, minimum=0
         ),
         float64(
             "slowdown_low_ratio",
-            "Lower end of its 95 % interval (paired bootstrap over periods, seeded).",
+            "Lower end of its 95 % interval; interval_over says of what.",
             nullable=True,
             minimum=0,
         ),
         float64("slowdown_high_ratio", "Upper end.", nullable=True, minimum=0),
+        comparison.INTERVAL_OVER,
         float64("time_increase_fraction", "Ratio less 1: training takes that much longer.", nullable=True),
         float64("throughput_loss_fraction", "1 less 1/ratio: that much less is done in the same time.", nullable=True),
-        comparison.NOISE_FLOOR,
-        float64(
-            "detectable_fraction",
-            "Smallest difference that so many periods could show (80 % power); null below 3 periods.",
-            nullable=True,
-            minimum=0,
-        ),
-        int64("periods_count", "Epochs or steps that both logged, warm-up aside.", minimum=0),
-        int64("ranks_count", "Ranks on which both did.", minimum=0),
-        text("matched_by", "Whether they were matched by number or by place.", one_of=WAYS),
-        text("verdict_class", "What the numbers allow to say.", one_of=VERDICTS),
+        *comparison.RUNS,
+        int64("periods_count", "Epochs or steps of the run and its repeats, warm-up aside.", minimum=0),
+        int64("baseline_periods_count", "The same of the baseline.", minimum=0),
+        comparison.VERDICT_CLASS,
         text("verdict", "The same as a sentence."),
         text("caveat", "What a reader should know of the comparison, as sentences.", nullable=True),
         text("unobservable", "What no log can show and nothing else was recorded for.", nullable=True),
@@ -98,129 +93,151 @@ TABLE = Table(
 
 
 @dataclass(frozen=True)
+class Logs:
+    """Rows of silver.throughput: of all runs of the candidate, of the baseline, and of other groups of repeats."""
+
+    candidate: Sequence[Rows]
+    baseline: Sequence[Rows]
+    others: Sequence[Sequence[Rows]] = ()
+
+
+@dataclass(frozen=True)
 class _Choice:
-    """One way to compare two logs, and the periods that can be compared so."""
+    """One way to compare the logs of a pair, and the periods of its two leading runs that can be compared so."""
 
     period: str
     measure: str
-    both: MatchedSteps
+    count: int
 
 
 def measure(
-    pair: Pair,
-    runs: tuple[Mapping[str, Any], Mapping[str, Any]],
-    logs: tuple[pa.Table, pa.Table],
-    repeats: Sequence[pa.Table],
+    pair: Pair, runs: tuple[Mapping[str, Any], Mapping[str, Any]], logs: Logs, margin: float = MARGIN
 ) -> pa.Table:
-    """Compare two logs by the best that both say of the same epochs or steps; no log on either side is no row."""
-    if not any(log.num_rows for log in logs):
+    """Compare the logs of all runs of both sides by the best that both say; no log on either side is no row."""
+    ours, theirs = logs.candidate[0], logs.baseline[0]
+    if not ours and not theirs:
         return TABLE.arrow_schema.empty_table()
-    ours, baselines = (log.to_pylist() for log in logs)
-    chosen = _choose_measure(ours, baselines)
     row: dict[str, Any] = {
         **comparison.start_row(TABLE, pair, runs[0]),
-        "periods_count": chosen.both.steps_count,
-        "ranks_count": chosen.both.ranks_count,
-        "matched_by": chosen.both.matched_by,
+        "margin_fraction": margin,
+        "runs_count": len(logs.candidate),
+        "baseline_runs_count": len(logs.baseline),
+        "periods_count": 0,
+        "baseline_periods_count": 0,
         "unobservable": _unobservable(*runs),
     }
-    if not chosen.both.cells:
-        reason = _describe_unmatched(ours, baselines)
+    chosen = _choose(ours, theirs)
+    if not chosen.count:
+        reason = _unmatched(ours, theirs)
         told = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
         return _table({**row, **told, "reason": reason})
-    row |= {"period": chosen.period, "compared_by": chosen.measure, "caveat": _caveat(ours, baselines, chosen)}
-    row |= _compare_throughput(chosen)
-    again = (
-        _select_usable(rows, chosen.period, chosen.measure)
-        for rows in (baselines, *(log.to_pylist() for log in repeats))
-    )
-    row["noise_floor_fraction"] = comparison.find_noise_floor(
-        match_rows(rows, rows).times("value")[0] for rows in again
-    )
-    kind = comparison.classify_verdict(row, chosen.both.steps_count)
-    return _table(
-        {
-            **row,
-            "verdict_class": kind,
-            "verdict": comparison.format_verdict(row, kind, chosen.both.steps_count, chosen.period),
-            "evidence": "modelled" if chosen.measure == "elapsed" else "measured",
-            "reason": "; ".join(comparison.list_missing(row, chosen.period)) or None,
-        }
-    )
+    row |= {"period": chosen.period, "compared_by": chosen.measure, "caveat": _caveat(ours, theirs, chosen)}
+    return _table(row | _compare(logs, chosen, margin))
 
 
 def _table(row: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
 
 
-def _choose_measure(ours: Rows, baselines: Rows) -> _Choice:
+def _choose(ours: Rows, theirs: Rows) -> _Choice:
     """The best measure that covers at least half as many periods as any other does."""
     choices = [
-        _Choice(
-            period,
-            name,
-            match_rows(_select_usable(ours, period, name), _select_usable(baselines, period, name), period),
-        )
+        _Choice(period, name, min(len(_take_periods(rows, period, name)) for rows in (ours, theirs)))
         for name in MEASURES
         for period in PERIODS
     ]
-    most = max(len(choice.both.cells) for choice in choices)
-    return next(choice for choice in choices if 2 * len(choice.both.cells) >= most)
+    most = max(choice.count for choice in choices)
+    return next(choice for choice in choices if 2 * choice.count >= most)
 
 
-def _select_usable(rows: Rows, period: str, measure: str) -> Rows:
-    """The periods of which the measure is known, of each rank's longest log: two logs of a rank may tell the same."""
-    logs: dict[tuple[int, str], Rows] = {}
+def _take_periods(rows: Rows, period: str, measure: str) -> list[float]:
+    """How long each period took, or what a unit of work took, on the slowest rank that logged it; warm-up aside."""
+    logs: dict[tuple[int, str], dict[int, float]] = {}
     for row in rows:
         value = _value(row, measure)
-        if row["period"] == period and value is not None:
-            found = {"rank": row["rank"], "step_number": row["period_number"], "is_warmup": row["is_warmup"]}
-            logs.setdefault((row["rank"], row["source_sha256"]), []).append({**found, "value": value})
-    longest: dict[int, Rows] = {}
+        if row["period"] == period and value and not row["is_warmup"]:
+            logs.setdefault((row["rank"], row["source_sha256"]), {})[row["period_number"]] = value
+    # Two logs of a rank may tell the same: the longest is taken.
+    longest: dict[int, dict[int, float]] = {}
     for (rank, _), log in sorted(logs.items()):
-        longest[rank] = max(longest.get(rank, []), log, key=len)
-    return [row for log in longest.values() for row in log]
+        longest[rank] = max(longest.get(rank, {}), log, key=len)
+    slowest: dict[int, float] = {}
+    for log in longest.values():
+        for number, value in log.items():
+            slowest[number] = max(slowest.get(number, 0.0), value)
+    return [value for _, value in sorted(slowest.items())]
 
 
-def _value(row: dict[str, Any], measure: str) -> float | int | None:
+def _value(row: dict[str, Any], measure: str) -> float | None:
+    """The time of a period; of a rate its inverse, so that the mean is that of all work over all time."""
     if measure in _RATES:
-        value: float | None = row[measure]
-        return value
+        return 1 / row[measure] if row[measure] else None
     is_elapsed = row["duration_source"] == "difference"
-    return row["duration_ns"] or None if is_elapsed == (measure == "elapsed") else None
+    return float(row["duration_ns"]) if row["duration_ns"] and is_elapsed == (measure == "elapsed") else None
 
 
-def _compare_throughput(chosen: _Choice) -> dict[str, Any]:
-    """Medians of both sides under the measure's own name, and the slowdown."""
-    ours, baselines = chosen.both.times("value")
-    found: dict[str, Any] = {
-        "slowdown_low_ratio": None,
-        "slowdown_ratio": None,
-        "detectable_fraction": comparison.find_detectable_effect(baselines),
-    }
+def _compare(logs: Logs, chosen: _Choice, margin: float) -> dict[str, Any]:
+    """Both sides under the measure's own name, the slowdown, and what it shows."""
+    periods = [
+        _drop_copies([_take_periods(rows, chosen.period, chosen.measure) for rows in side])
+        for side in (logs.candidate, logs.baseline)
+    ]
+    runs = [[_summarise(values) for values in side] for side in periods]
+    others = [_drop_copies([_take_periods(rows, chosen.period, chosen.measure) for rows in of]) for of in logs.others]
+    noise = pool_noise([*runs, *([_summarise(values) for values in of] for of in others)])
+    estimate = compare_runs(runs[0], runs[1], margin=margin, noise=noise)
+    if estimate is None:  # a choice has a period on both sides
+        return {"verdict_class": "inconclusive", "verdict": "no answer", "evidence": "unobservable"}
+    counts = len(runs[0]), len(runs[1])
+    ours, theirs = (comparison.find_middle([run.value for run in side]) for side in runs)
+    told: dict[str, Any] = {"period_ns": int(ours), "baseline_period_ns": int(theirs)}
     if chosen.measure in _RATES:
-        found |= {chosen.measure: float(np.median(ours)), f"baseline_{chosen.measure}": float(np.median(baselines))}
-        return found | comparison.compare_medians(baselines, ours)
-    found |= {"period_ns": int(np.median(ours)), "baseline_period_ns": int(np.median(baselines))}
-    return found | comparison.compare_medians(ours, baselines)
+        told = {chosen.measure: 1 / ours, f"baseline_{chosen.measure}": 1 / theirs}
+    is_modelled = chosen.measure == "elapsed" or estimate.is_modelled
+    return {
+        **told,
+        **comparison.fill_ratio(estimate, margin),
+        "time_increase_fraction": estimate.ratio - 1,
+        "throughput_loss_fraction": 1 - 1 / estimate.ratio,
+        "runs_count": counts[0],
+        "baseline_runs_count": counts[1],
+        "periods_count": sum(map(len, periods[0])),
+        "baseline_periods_count": sum(map(len, periods[1])),
+        "verdict": comparison.format_verdict(estimate, counts, margin),
+        "evidence": "modelled" if is_modelled else "measured",
+        "reason": "; ".join(comparison.find_reasons(estimate, counts, chosen.period)) or None,
+    }
 
 
-def _describe_unmatched(ours: Rows, baselines: Rows) -> str:
-    if not ours or not baselines:
+def _drop_copies(runs: Sequence[list[float]]) -> list[list[float]]:
+    """The runs that have a period, without copies of one recording, which are no repeats."""
+    return [list(values) for values in dict.fromkeys(map(tuple, runs)) if values]
+
+
+def _summarise(values: list[float]) -> RunValue:
+    """The mean period, and how well it is known within the run; neighbours may be alike."""
+    mean = math.fsum(values) / len(values)
+    relative = [round(value / mean * _UNIT) for value in values]
+    scatter = measure_scatter(Series(values=relative, weights=[1] * len(values)), 1)
+    return RunValue(mean, scatter.log_standard_error, scatter.effective_count)
+
+
+def _unmatched(ours: Rows, theirs: Rows) -> str:
+    if not ours or not theirs:
         return f"{'the run' if not ours else 'its baseline'} has no training log"
-    periods = [{row["period"] for row in rows} for rows in (ours, baselines)]
+    periods = [{row["period"] for row in rows} for rows in (ours, theirs)]
     if periods[0].isdisjoint(periods[1]):
         return f"the run logged {'s and '.join(sorted(periods[0]))}s, its baseline {'s and '.join(sorted(periods[1]))}s"
     return "outside warm-up the two logs share no period of which both say the same"
 
 
-def _caveat(ours: Rows, baselines: Rows, chosen: _Choice) -> str | None:
+def _caveat(ours: Rows, theirs: Rows, chosen: _Choice) -> str | None:
     """What makes the comparison less than it seems."""
     found = []
-    sizes = [sorted({row["batch_size"] for row in rows if row["batch_size"] is not None}) for rows in (ours, baselines)]
+    sizes = [sorted({row["batch_size"] for row in rows if row["batch_size"] is not None}) for rows in (ours, theirs)]
     if sizes[0] and sizes[1] and sizes[0] != sizes[1]:
-        found.append(f"the logs differ in batch size: {_join_sizes(sizes[0])} against {_join_sizes(sizes[1])}")
-    for rows, whose in ((ours, "the run"), (baselines, "its baseline")):
+        found.append(f"the logs differ in batch size: {_listed(sizes[0])} against {_listed(sizes[1])}")
+    for rows, whose in ((ours, "the run"), (theirs, "its baseline")):
         logs = {(row["rank"], row["source_sha256"]) for row in rows if row["period"] == chosen.period}
         if len(logs) > len({rank for rank, _ in logs}):
             found.append(f"{whose} has several logs of one rank: the longest was taken")
@@ -229,7 +246,7 @@ def _caveat(ours: Rows, baselines: Rows, chosen: _Choice) -> str | None:
     return "; ".join(found) or None
 
 
-def _join_sizes(sizes: list[int]) -> str:
+def _listed(sizes: list[int]) -> str:
     return ", ".join(map(str, sizes[:4])) + (" …" if sizes[4:] else "")
 
 

@@ -33,6 +33,7 @@ def build_context(chosen: Settings, listener: BuildListener | None = None) -> Bu
         listener=listener or BuildListener(),
         spark=chosen.spark,
         checks=chosen.checks,
+        margin=chosen.margin,
     )
 
 

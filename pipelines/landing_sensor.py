@@ -48,7 +48,7 @@ def launch_landed_runs(
         return dg.SkipReason(f"{len(marks)} runs, none new or changed; {len(incomplete)} not complete")
     order = list_known(context.instance)
     new = [run_id for run_id in changed if run_id not in set(order)]
-    states = assess_runs(build_context.lake, zone, changed, build_context.keys)
+    states = assess_runs(build_context.lake, zone, changed, build_context.keys, margin=build_context.margin)
     stale = [run_id for run_id in changed if states[run_id].needs_launch()]
     return dg.SensorResult(
         run_requests=[_request(stretch, marks) for stretch in find_ranges(stale, [*order, *new])],

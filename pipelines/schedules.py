@@ -26,7 +26,9 @@ def nightly(
 ) -> Iterator[dg.RunRequest]:
     """One launch for each stretch of stale runs, and one for what is measured across runs."""
     complete, _ = build_context.zone.run_ids()
-    states = assess_runs(build_context.lake, build_context.zone, complete, build_context.keys)
+    states = assess_runs(
+        build_context.lake, build_context.zone, complete, build_context.keys, margin=build_context.margin
+    )
     register_runs(context.instance, complete)
     stale = [run_id for run_id in complete if states[run_id].needs_launch()]
     for stretch in find_ranges(stale, list_known(context.instance)):

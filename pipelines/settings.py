@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bronze.limits import Limits
+from gold.margin import MARGIN
 from lake.cluster import Cluster
 from lake.errors import ContractBroken
 from lake.keyring import KeyringFile, KeyringSecret, NoKeyring
@@ -35,6 +36,7 @@ _CHECKS = ("duckdb", "spark")
 _QUERY_MEMORY_BYTES = 4_000_000_000
 _BYTES = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?([MG]B)", re.IGNORECASE)
 _UNITS = {"MB": 1_000_000, "GB": 1_000_000_000}
+_FRACTION = re.compile(r"0?\.[0-9]{1,6}")
 _STORAGE_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_")
 
 
@@ -72,6 +74,8 @@ class Settings:
     ui_hosts: tuple[str, ...] = ()
     # What the process of a query may use.
     query_memory_bytes: int = _QUERY_MEMORY_BYTES
+    # The largest difference between two groups of runs that counts as none.
+    margin: float = MARGIN
 
 
 def settings(
@@ -79,6 +83,7 @@ def settings(
     landing: str | None = None,
     keyring: str | None = None,
     environment: Mapping[str, str] | None = None,
+    margin: str | None = None,
 ) -> Settings:
     """Settings from what was typed, else from the environment, else the defaults under `data/`."""
     if environment is None:
@@ -101,6 +106,7 @@ def settings(
         sensor_seconds=_at_least_one(known, "TEETOTAL_SENSOR_SECONDS", Settings.sensor_seconds),
         ui_hosts=_ui_hosts(known),
         query_memory_bytes=_query_memory(known),
+        margin=_margin(margin, known),
     )
 
 
@@ -165,6 +171,14 @@ def _ui_hosts(known: Mapping[str, str]) -> tuple[str, ...]:
     return chosen
 
 
+def _margin(typed: str | None, known: Mapping[str, str]) -> float:
+    given = (typed if typed is not None else known.get("TEETOTAL_MARGIN", "")).strip()
+    found = _FRACTION.fullmatch(given)
+    if given and (found is None or not 0 < float(given) < 1):
+        raise ContractBroken(f"the margin is {given[:80]!r}", "expected a fraction between 0 and 1, such as 0.02")
+    return float(given) if given else MARGIN
+
+
 def is_debug() -> bool:
     """Whether a command that fails prints its traceback."""
     return bool(os.environ.get("TEETOTAL_DEBUG"))
@@ -202,6 +216,7 @@ def environment(chosen: Settings) -> dict[str, str]:
         "TEETOTAL_LANDING": str(chosen.landing),
         "TEETOTAL_DOCS": str(chosen.docs),
         "TEETOTAL_UI_HOSTS": " ".join(chosen.ui_hosts),
+        "TEETOTAL_MARGIN": f"{chosen.margin:.6f}",
     }
     if isinstance(chosen.keyring, KeyringFile) and not chosen.keyring.is_made_on_first_use:
         named["TEETOTAL_KEYRING"] = str(chosen.keyring.path)

@@ -21,6 +21,7 @@ from report.figure import (
     words,
 )
 from report.ranges import TIMES
+from report.sentences import headline
 from report.units import finite, format_count, format_ratio, legible
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _ours(place: int, row: Row) -> Iterator[Row]:
         "label": legible(row["run_id"]),
         "under": legible(row["regime"]),
         "at": row["slowdown_ratio"],
-        "value": f"{format_ratio(row['slowdown_ratio'])}, {row['evidence']}",
+        "value": f"{headline(row)}, {row['evidence']}",
         "kind": _KINDS[0][0],
         "what": f"{legible(row['model'] or 'model unknown')}, ours",
         "told": format_ratio(row["slowdown_ratio"]),

@@ -21,6 +21,7 @@ from gold import (
     sealing_coverage,
     step_energy,
     step_overhead,
+    step_times,
     stragglers,
     throughput_overhead,
     time_breakdown,
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
 TELLING: dict[str, tuple[str, ...]] = {
     attested_runs.TABLE.full_name: ("run_id", "verdict", "regime", "cc_mode", "conflicts", "evidence", "reason"),
     energy_overhead.TABLE.full_name: (
-        *("run_id", "baseline_run_id", "energy_j", "baseline_energy_j", "difference_j", "energy_ratio"),
-        *("energy_low_ratio", "energy_high_ratio", "steps_count", "verdict_class", "evidence", "reason"),
+        *("run_id", "baseline_run_id", "energy_j", "baseline_energy_j", "overhead_j", "energy_ratio"),
+        *("energy_low_ratio", "energy_high_ratio", "readings_count", "verdict_class", "evidence", "reason"),
     ),
     kernel_breakdown.TABLE.full_name: (
         *("run_id", "name", "kind", "total_ns", "share_fraction"),
@@ -66,9 +67,13 @@ TELLING: dict[str, tuple[str, ...]] = {
     ),
     operation_overhead.TABLE.full_name: (
         *("run_id", "operation", "name", "direction", "memory", "size_class", "baseline_median_ns", "median_ns"),
-        *("slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio", "operations_count", "evidence", "reason"),
+        *("slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio", "q_value", "verdict_class"),
+        *("runs_count", "operations_count", "evidence", "reason"),
     ),
-    pairs.TABLE.full_name: ("run_id", "baseline_run_id", "regime", "paired_by", "caveat", "reason"),
+    pairs.TABLE.full_name: (
+        *("run_id", "baseline_run_id", "regime", "paired_by", "repeats", "baseline_repeats", "repeated_run_id"),
+        *("caveat", "reason"),
+    ),
     published.TABLE.full_name: (
         *("source", "workload", "hardware", "regime", "metric", "statistic", "value_number", "unit"),
         *("slowdown_ratio", "evidence_class"),
@@ -86,16 +91,22 @@ TELLING: dict[str, tuple[str, ...]] = {
         *("samples_count", "sensor_period_ns", "has_enough_readings", "evidence", "reason"),
     ),
     step_overhead.TABLE.full_name: (
-        *("run_id", "baseline_run_id", "verdict", "slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio"),
-        *("step_ns", "baseline_step_ns", "steps_count", "dominant_part", "evidence"),
+        *("run_id", "baseline_run_id", "verdict", "verdict_class", "source", "slowdown_ratio", "slowdown_low_ratio"),
+        *("slowdown_high_ratio", "interval_over", "runs_count", "baseline_runs_count", "more_runs_count"),
+        *("step_ns", "baseline_step_ns", "dominant_part", "evidence"),
+    ),
+    step_times.TABLE.full_name: (
+        *("run_id", "source", "period", "step_ns", "median_step_ns", "steps_count", "cycle_steps_count"),
+        *("log_standard_error", "recording_slowdown_ratio", "evidence", "caveat", "reason"),
     ),
     stragglers.TABLE.full_name: (
         *("run_id", "match_id", "collective", "step_number", "transfer_ns", "skew_ns", "skew_uncertainty_ns"),
         *("late_rank", "total_wait_ns", "buffer_bytes", "evidence"),
     ),
     throughput_overhead.TABLE.full_name: (
-        *("run_id", "baseline_run_id", "verdict", "slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio"),
-        *("period", "periods_count", "compared_by", "caveat", "unobservable", "evidence"),
+        *("run_id", "baseline_run_id", "verdict", "verdict_class", "slowdown_ratio", "slowdown_low_ratio"),
+        *("slowdown_high_ratio", "interval_over", "runs_count", "baseline_runs_count", "period", "periods_count"),
+        *("compared_by", "caveat", "unobservable", "evidence"),
     ),
     time_breakdown.TABLE.full_name: (
         *("run_id", "rank", "step_number", "is_warmup", "duration_ns"),

@@ -48,7 +48,8 @@ def operation_overhead(rows: Sequence[Row]) -> Figure:
     ]
     notes = (*format_omitted(len(told) - len(shown), "operation"), *_format_unknown(len(rows) - len(told)))
     subtitle = (
-        "median of one call or copy over the baseline's, with its 95 % interval; the largest change in all comes first"
+        "median of one call or copy over the baseline's, with its 95 % interval over runs; the largest change in all "
+        "comes first; hollow: nothing is concluded"
     )
     title = "How much longer one operation takes than the baseline's"
     return Figure(title, subtitle, tuple(shown), ranges.intervals(shown, "ratio"), notes)

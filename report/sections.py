@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from report import literature
 from report.markup import Markup, element, table
 from report.pictures import FIGURES
-from report.sentences import dominant
-from report.units import NOTHING, format_count, format_number, format_percent, format_ratio, format_size, legible
+from report.sentences import describe_other_source, dominant, headline, is_concluded, lead, tell_verdict
+from report.units import NOTHING, format_count, format_number, format_percent, format_size, legible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -95,20 +95,21 @@ def _verdicts(tables: Tables) -> Iterator[Markup]:
         parts = [part for part in tables["gold.overhead_breakdown"] if part["run_id"] == row["run_id"]]
         where = dominant(row, parts)
         ranks = format_count(row["world_size"], "rank") if row["world_size"] else ""
-        log = logged.get(row["run_id"])
+        leading = lead(row, logged.get(row["run_id"]))
+        other = describe_other_source(row, leading)
+        notes = (leading["caveat"], caveats.get(row["run_id"]))
         told = [
-            element("p", row["verdict"], class_="verdict"),
-            *([element("p", f"{where[:1].upper()}{where[1:]}.")] if where else []),
-            *([element("p", f"By its training log: {log['verdict']} ", _evidence(log["evidence"]))] if log else []),
-            *([element("p", caveats[row["run_id"]], class_="note")] if caveats.get(row["run_id"]) else []),
+            element("p", _capitalise(tell_verdict(leading)), class_="verdict"),
+            *(element("p", f"{_capitalise(text)}.") for text in (other, where) if text),
+            *(element("p", note, class_="note") for note in notes if note),
             *([element("p", _claim(claims[row["run_id"]]), class_="note")] if row["run_id"] in claims else []),
         ]
         yield element(
             "article",
             element(
                 "div",
-                element("p", format_ratio(row["slowdown_ratio"]), class_="ratio"),
-                _evidence(row["evidence"]),
+                element("p", headline(leading), class_="ratio" if is_concluded(leading) else "undecided"),
+                _evidence(leading["evidence"]),
                 class_="side",
             ),
             element(
@@ -121,11 +122,18 @@ def _verdicts(tables: Tables) -> Iterator[Markup]:
             data_run=legible(row["run_id"]),
         )
     for row in tables["gold.pairs"]:
-        if row["reason"]:
+        if row["repeated_run_id"]:
+            member = f"{row['run_id']} repeats {row['repeated_run_id']} and counts as a run of its pair."
+            yield element("p", member, class_="note", data_run=legible(row["run_id"]))
+        elif row["reason"]:
             alone = f"{row['run_id']} has no baseline to be compared with: {row['reason']}"
             yield element("p", alone, class_="note", data_run=legible(row["run_id"]))
     if not tables["gold.pairs"]:
         yield element("p", "No run here claims a TEE, so there is nothing to compare.", class_="lead")
+
+
+def _capitalise(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _claim(row: Row) -> str:

@@ -51,7 +51,7 @@ def plot(table: Table, rows: pa.Table, width: int) -> list[str] | None:
 
 def _intervals(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
     """A point with its interval on a line, and a stroke where nothing differs."""
-    ends = [row[key] for row in rows for key in ("at", "low", "high") if key in row]
+    ends = [row[key] for row in rows for key in ("at", "open", "low", "high") if key in row]
     low, high = min([1.0, *ends]), max([1.0, *ends])
 
     def place(value: float) -> int:
@@ -63,9 +63,10 @@ def _intervals(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
         if "low" in row:
             first, last = place(row["low"]), place(row["high"])
             cells[first : last + 1] = "─" * (last + 1 - first)
-        if "at" in row:
-            cells[place(row["at"])] = "●"
-        yield f"{_clip(_name_line(row), name)}  {''.join(cells)}  {row['value']:>7} {row['evidence']}"
+        for key, mark in (("at", "●"), ("open", "○")):
+            if key in row:
+                cells[place(row[key])] = mark
+        yield f"{_clip(_name_line(row), name)}  {''.join(cells)}  {row['value']:>12} {row['evidence']}"
     yield f"{'':{name}}  {_axis(low, high, room)}"
 
 

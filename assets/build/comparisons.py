@@ -19,15 +19,17 @@ from gold import (
     sealing_coverage,
     step_energy,
     step_overhead,
+    step_times,
     throughput_overhead,
     time_breakdown,
 )
+from gold.margin import MARGIN
 from lake.errors import explain, is_stop, naming
 from lake.tables import Scope
 from silver import runs, throughput
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from lake.snapshot import Written
     from lake.store import Lake
     from lake.tables import Table
+
+    Rows = list[dict[str, Any]]
 
 COMPARISON_TABLES = select("gold", Scope.FAMILY, Scope.LAKE)
 
@@ -50,6 +54,9 @@ class StalePair:
     partners: tuple[str, ...]
     made_from: Mapping[Table, str]
     why: str
+    # Other groups of repeats, whose noise stands in for missing ones.
+    noise: tuple[tuple[str, ...], ...] = ()
+    margin: float = MARGIN
 
 
 @dataclass(frozen=True)
@@ -64,27 +71,29 @@ class StaleFamily:
     why: str
 
 
-def build_comparisons(lake: Lake) -> list[Written]:
+def build_comparisons(lake: Lake, margin: float = MARGIN) -> list[Written]:
     """Bring pairs and families up to date: only those are read whose own runs have changed."""
-    return [*flag_replays(lake), *build_pairs(lake), *build_families(lake), build_published(lake)]
+    return [*flag_replays(lake), *build_pairs(lake, margin=margin), *build_families(lake), build_published(lake)]
 
 
 # -- pairs ------------------------------------------------------------------------------------------------------------
 
 
-def build_pairs(lake: Lake, full: Collection[str] = ()) -> list[Written]:
+def build_pairs(lake: Lake, full: Collection[str] = (), margin: float = MARGIN) -> list[Written]:
     """Bring every pair up to date; gives the partitions of those that were not."""
-    written, faults = make_pairs(lake, full)
+    written, faults = make_pairs(lake, full, margin)
     for fault in faults.values():
         raise fault
     return written
 
 
-def make_pairs(lake: Lake, full: Collection[str] = ()) -> tuple[list[Written], dict[str, LakeError]]:
+def make_pairs(
+    lake: Lake, full: Collection[str] = (), margin: float = MARGIN
+) -> tuple[list[Written], dict[str, LakeError]]:
     """The same, where a pair that cannot be made fails alone: what was written, and what failed by run."""
     written: list[Written] = []
     faults: dict[str, LakeError] = {}
-    for stale in stale_pairs(lake, full):
+    for stale in stale_pairs(lake, full, margin=margin):
         try:
             written += make_pair(lake, stale)
         except BaseException as error:
@@ -94,24 +103,32 @@ def make_pairs(lake: Lake, full: Collection[str] = ()) -> tuple[list[Written], d
     return written, faults
 
 
-def stale_pairs(lake: Snapshots, full: Collection[str] = (), only: Collection[str] | None = None) -> list[StalePair]:
-    """The pairs that are not made from their runs as they are, and those of the runs in `full`; or `only` some."""
+def stale_pairs(
+    lake: Snapshots, full: Collection[str] = (), only: Collection[str] | None = None, margin: float = MARGIN
+) -> list[StalePair]:
+    """The pairs that are not made from their runs as they are, and those of the runs in `full`; or `only` some.
+
+    Runs of a pair are all repeats of both sides. Where a side has fewer than 3, other repeats on the same hardware and
+    software are read as well, so a new one of them makes the pair stale too.
+    """
     look = lake if isinstance(lake, Look) else Look(lake)
     known = _index_measured_runs(look)
     found = pairs.pair_runs(known)
+    lent = pairs.find_noise_groups(found, known)
     stale = []
     for run_id, one in found.items():
         if only is not None and run_id not in only:
             continue
-        partners = _list_partners(one, known)
+        partners, noise = [*one.repeats, *one.baselines], lent.get(run_id, [])
+        read = (run_id, *partners, *(name for group in noise for name in group))
         made_from = {
             table: fingerprint(
-                table, [[name, *look.list_marks(table, name)] for name in (run_id, *partners)], astuple(one)
+                table, [[name, *look.list_marks(table, name)] for name in read], astuple(one), noise, margin
             )
             for table in PAIR_TABLES
         }
         others = f"its baseline {one.baseline_run_id}" if partners else "the runs that it may be paired with"
-        changed = f"the run or {others} changed"
+        changed = f"the run, {others}, a repeat or the margin changed"
         reasons = (explain_stale(look, table, run_id, mark, changed) for table, mark in made_from.items())
         why = next((why for why in reasons if why is not None), None)
         if look.snapshot(pairs.TABLE).mark(run_id) is None and not look.snapshot(pairs.TABLE).outdated:
@@ -119,7 +136,7 @@ def stale_pairs(lake: Snapshots, full: Collection[str] = (), only: Collection[st
         elif why is None and not set(full).isdisjoint((run_id, *partners)):
             why = "its pair is to be made again"
         if why is not None:
-            stale.append(StalePair(run_id, one, tuple(partners), made_from, why))
+            stale.append(StalePair(run_id, one, tuple(partners), made_from, why, tuple(noise), margin))
     held = {run_id for table in PAIR_TABLES for run_id in look.snapshot(table).run_ids}
     for run_id in sorted(held - set(found)):
         if only is not None and run_id not in only:
@@ -134,24 +151,35 @@ def make_pair(lake: Lake, stale: StalePair) -> list[Written]:
     frames = {table: table.arrow_schema.empty_table() for table in PAIR_TABLES}
     if stale.pair is not None:
         with naming(f"comparing {stale.run_id} with {', '.join(stale.partners) or 'nothing'}"):
-            frames |= _compare(lake, stale.pair, stale.partners)
+            frames |= _compare(lake, stale.pair, stale)
     return [lake.replace(table, stale.run_id, frame, stale.made_from[table]) for table, frame in frames.items()]
 
 
-def _compare(lake: Lake, pair: Pair, partners: tuple[str, ...]) -> dict[Table, pa.Table]:
+def _compare(lake: Lake, pair: Pair, stale: StalePair) -> dict[Table, pa.Table]:
     frames = {pairs.TABLE: pairs.measure(pair)}
-    if partners:
-        names = (pair.run_id, *partners)
-        run, other = (_rows(lake, runs.TABLE, name).to_pylist()[0] for name in names[:2])
-        tee, baseline, *repeats = (_rows(lake, time_breakdown.TABLE, name) for name in names)
-        frames[step_overhead.TABLE] = step_overhead.measure(pair, run, tee, baseline, repeats)
-        frames[overhead_breakdown.TABLE] = overhead_breakdown.measure(pair, tee, baseline)
-        tee, baseline = (_rows(lake, operation_costs.TABLE, name) for name in names[:2])
-        frames[operation_overhead.TABLE] = operation_overhead.measure(pair, tee, baseline)
-        tee, baseline, *repeats = (_rows(lake, throughput.TABLE, name) for name in names)
-        frames[throughput_overhead.TABLE] = throughput_overhead.measure(pair, (run, other), (tee, baseline), repeats)
-        tee, baseline, *repeats = (_rows(lake, step_energy.TABLE, name) for name in names)
-        frames[energy_overhead.TABLE] = energy_overhead.measure(pair, run, (tee, baseline), repeats)
+    if pair.baseline_run_id is None:
+        return frames
+
+    def read(table: Table, names: Sequence[str]) -> list[pa.Table]:
+        return [_rows(lake, table, name) for name in names]
+
+    def listed(table: Table) -> tuple[list[Rows], list[Rows], list[list[Rows]]]:
+        groups = ([rows.to_pylist() for rows in read(table, names)] for names in (ours, theirs, *stale.noise))
+        candidate, baseline, *others = groups
+        return candidate, baseline, others
+
+    ours, theirs, margin = pair.candidates, pair.baselines, stale.margin
+    run, other = (read(runs.TABLE, names)[0].to_pylist()[0] for names in (ours, theirs))
+    tee, baseline = (read(time_breakdown.TABLE, names[:1])[0] for names in (ours, theirs))
+    steps = step_overhead.Sides(*listed(step_times.TABLE))
+    frames[step_overhead.TABLE] = step_overhead.measure(pair, run, steps, (tee, baseline), margin)
+    frames[overhead_breakdown.TABLE] = overhead_breakdown.measure(pair, tee, baseline)
+    costs, baseline_costs = (read(operation_costs.TABLE, names) for names in (ours, theirs))
+    frames[operation_overhead.TABLE] = operation_overhead.measure(pair, costs, baseline_costs, margin)
+    logs = throughput_overhead.Logs(*listed(throughput.TABLE))
+    frames[throughput_overhead.TABLE] = throughput_overhead.measure(pair, (run, other), logs, margin)
+    energies, baseline_energies = (read(step_energy.TABLE, names) for names in (ours, theirs))
+    frames[energy_overhead.TABLE] = energy_overhead.measure(pair, run, energies, baseline_energies, margin)
     return frames
 
 
@@ -160,17 +188,6 @@ def _index_measured_runs(lake: Snapshots) -> pairs.Index:
     marks = lake.snapshot(time_breakdown.TABLE)
     index = lake.snapshot(runs.TABLE).index()
     return {run_id: run for run_id, run in index.items() if marks.mark(run_id) is not None}
-
-
-def _list_partners(pair: Pair, index: pairs.Index) -> list[str]:
-    """The baseline, and the repeats of the baseline."""
-    if pair.baseline_run_id is None:
-        return []
-    baseline = pair.baseline_run_id
-    repeats = [
-        name for name, run in sorted(index.items()) if run["repeat_of"] == baseline and run["regime"] == "cc_off"
-    ]
-    return [baseline, *repeats]
 
 
 # -- comparisons ------------------------------------------------------------------------------------------------------
@@ -243,6 +260,7 @@ def _list_points(lake: Lake, run_id: str) -> Iterator[dict[str, Any]]:
             "baseline_run_id": row["baseline_run_id"],
             "overhead_ns": row["overhead_ns"],
             "slowdown_ratio": row["slowdown_ratio"],
+            "evidence": row["evidence"],
             "world_size": row["world_size"],
             "bucket_cap_mib": run["bucket_cap_mib"],
             "sealed_message_count": _per_cell(coverage, "promised_message_count", cells),

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gold.margin import MARGIN
 from lake.attestation_keys import NO_KEYS
 from lake.cluster import Cluster
 
@@ -50,3 +51,5 @@ class BuildContext:
     spark: Cluster = field(default_factory=Cluster)
     # What looks at the rows when tables are held to their word: duckdb or spark.
     checks: str = "duckdb"
+    # The largest difference between two groups of runs that counts as none.
+    margin: float = MARGIN

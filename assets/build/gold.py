@@ -17,12 +17,22 @@ from assets.build.catalogue import find_transform, select
 from assets.build.chunking import assign_slices, plan_chunks
 from assets.build.freshness import Look, fingerprint_run
 from assets.build.table_tasks import hand_out
-from gold import attested_runs, launches, operation_costs, time_breakdown, trace_summary, waiting
+from gold import (
+    attested_runs,
+    launches,
+    logged_steps,
+    operation_costs,
+    step_times,
+    time_breakdown,
+    trace_summary,
+    traced_steps,
+    waiting,
+)
 from lake.engines import PolarsEngine
 from lake.errors import naming
 from lake.spill import SpilledRows
 from lake.tables import Scope
-from silver import collectives, runs, spans, steps
+from silver import collectives, runs, spans, steps, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -151,6 +161,15 @@ class GoldBuild:
             launches.TABLE.name: lambda: launches.measure(summed(), spanned),
             operation_costs.TABLE.name: lambda: operation_costs.measure(
                 summed(), spanned, stepped, self._whole("first_calls")
+            ),
+            step_times.TABLE.name: lambda: self._engine.wrap(
+                step_times.measure(
+                    self._engine.rows(
+                        traced_steps.observe_steps(stepped, spanned, self._read(collectives.TABLE)), is_lean=True
+                    ),
+                    self._engine.rows(logged_steps.observe_log(self._read(throughput.TABLE))),
+                    self._engine.rows(self._read(runs.TABLE)),
+                )
             ),
             attested_runs.TABLE.name: lambda: attested_runs.measure(
                 self._read(runs.TABLE), Look(self._lake).find_replays(self._run_id)

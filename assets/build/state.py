@@ -13,6 +13,7 @@ from assets.build.tiers import TIERS, list_left_out
 from assets.checks import outcomes
 from assets.checks.outcomes import asset_checks, read_verdicts
 from gold import published
+from gold.margin import MARGIN
 from lake.attestation_keys import NO_KEYS, AttestationKeys
 from lake.errors import ContractBroken
 from lake.tables import Scope
@@ -87,6 +88,7 @@ def assess_runs(
     *,
     check: bool = True,
     names: Collection[str] | None = None,
+    margin: float = MARGIN,
 ) -> dict[str, State]:
     """The state of each run, of these tables of it; each table's log is read once for any number of runs.
 
@@ -99,12 +101,14 @@ def assess_runs(
     verdicts = read_verdicts(lake, look, asked, checks)
     # Bronze always: a part that reads it asks that it be there as it is.
     steps = {"bronze": TIERS["bronze"], **tables, "pairs": pair_tables}
-    stale = {step: find_stale(look, some, asked) for step, some in steps.items()}
+    stale = {step: find_stale(look, some, asked, margin) for step, some in steps.items()}
     steps["bronze"] = tables.get("bronze", ())
     return {run_id: _assess(run_id, steps, stale, verdicts[run_id], check=check) for run_id in asked}
 
 
-def find_stale(look: Look, tables: Sequence[Table], partitions: Collection[str] | None = None) -> dict[str, str]:
+def find_stale(
+    look: Look, tables: Sequence[Table], partitions: Collection[str] | None = None, margin: float = MARGIN
+) -> dict[str, str]:
     """Of tables of one scope, the partitions that are not made from what is there now, and why: all, or of some.
 
     This is the one answer to "is it up to date, and if not, why": for runs, pairs, families and what is published.
@@ -113,7 +117,7 @@ def find_stale(look: Look, tables: Sequence[Table], partitions: Collection[str] 
     if scope is Scope.RUN:
         return freshness.find_stale(look, tables, partitions or ())
     if scope is Scope.PAIR:
-        return {one.run_id: one.why for one in stale_pairs(look, only=partitions)}
+        return {one.run_id: one.why for one in stale_pairs(look, only=partitions, margin=margin)}
     if scope is Scope.FAMILY:
         found = {one.partition: one.why for one in stale_families(look)}
     else:
@@ -122,9 +126,9 @@ def find_stale(look: Look, tables: Sequence[Table], partitions: Collection[str] 
     return {name: why for name, why in found.items() if partitions is None or name in partitions}
 
 
-def assess_gone(lake: Lake, run_ids: Collection[str]) -> dict[str, str]:
+def assess_gone(lake: Lake, run_ids: Collection[str], margin: float = MARGIN) -> dict[str, str]:
     """Of runs that are in the lake alone: those whose pairs are stale, and why."""
-    return find_stale(Look(lake), gold.PAIR_TABLES, run_ids)
+    return find_stale(Look(lake), gold.PAIR_TABLES, run_ids, margin)
 
 
 def assess_comparisons(lake: Lake, tables: Sequence[Table] = COMPARISON_TABLES) -> dict[tuple[str, str], State]:

@@ -180,6 +180,16 @@ _QUERIES = {
         SELECT run_id, timed_by, rank, period, step_number, device_id, ts_ns, duration_ns FROM checked
         ANTI JOIN timed USING (run_id, timed_by, rank, period, step_number, ts_ns, duration_ns)
         ORDER BY run_id, timed_by, rank, period, step_number, device_id""",
+    "timed": """
+        WITH found AS (
+            SELECT run_id, 'trace' AS source, count(*) AS found_count FROM silver.steps GROUP BY run_id
+            UNION ALL
+            SELECT run_id, 'log' AS source, count(*) AS found_count FROM silver.throughput GROUP BY run_id)
+        SELECT run_id, source, step_ns, steps_count, found_count
+        FROM checked FULL JOIN found USING (run_id, source)
+        WHERE found_count IS NULL OR steps_count IS NULL OR steps_count > found_count
+        OR (step_ns IS NULL) <> (evidence = 'unobservable') OR (step_ns IS NULL AND reason IS NULL)
+        ORDER BY run_id, source""",
     "paired": """
         SELECT run_id, baseline_run_id FROM checked
         WHERE run_id NOT IN (SELECT run_id FROM silver.runs)

@@ -22,6 +22,7 @@ from gold import (
     sealing_coverage,
     step_energy,
     step_overhead,
+    step_times,
     stragglers,
     throughput_overhead,
     time_breakdown,
@@ -87,6 +88,7 @@ _OF_A_RUN = (
     stragglers.TABLE,
     sealing_coverage.TABLE,
     step_energy.TABLE,
+    step_times.TABLE,
     attested_runs.TABLE,
 )
 
@@ -248,6 +250,14 @@ RELATIONS = (
         steps.TABLE,
         throughput.TABLE,
     ),
+    _declare_blocking(
+        step_times.TABLE,
+        "timed",
+        "steps_are_timed_or_explained",
+        "every source of steps has a row, with a time of no more steps than it has, or with a reason why there is none",
+        steps.TABLE,
+        throughput.TABLE,
+    ),
     *(
         _declare_blocking(
             table,
@@ -269,7 +279,7 @@ RELATIONS = (
     _declare_blocking(
         step_overhead.TABLE,
         "differs",
-        "difference_is_that_of_the_steps",
+        "overhead_is_that_of_the_steps",
         "overhead_ns is step_ns less baseline_step_ns",
     ),
     _declare_blocking(

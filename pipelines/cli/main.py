@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Written out: asking `lake.engines` would import every engine for `--help`. A test holds the two equal.
 _ENGINES = ("polars", "duckdb", "spark")
+_FORMATS = click.Choice(["table", "csv", "json", "parquet"])
+_FORMAT = click.option("--format", "form", type=_FORMATS, default="table", show_default=True)
 
 
 class _Group(click.Group):
@@ -63,13 +65,14 @@ class _Group(click.Group):
 @click.option(
     "--keyring", metavar="PATH", help="The keys of sealed columns (TEETOTAL_KEYRING, default beside the lake)."
 )
+@click.option("--margin", metavar="FRACTION", help="Largest difference that counts as none (TEETOTAL_MARGIN, 0.02).")
 @click.version_option(package_name="teetotal")
 @click.pass_context
-def main(ctx: click.Context, lake: str | None, landing: str | None, keyring: str | None) -> None:
+def main(ctx: click.Context, lake: str | None, landing: str | None, keyring: str | None, margin: str | None) -> None:
     """What does confidential computing cost this training run, and where is it paid?"""
     from pipelines.settings import settings
 
-    ctx.obj = settings(lake, landing, keyring)
+    ctx.obj = settings(lake, landing, keyring, margin=margin)
 
 
 main.add_command(keys)
@@ -133,7 +136,7 @@ def status(chosen: Settings) -> None:
     from report.terminal_text import make_printable
 
     found = states.collect_status(
-        session.open_lake(chosen), LandingZone(chosen.landing), load_keys(chosen.attestation_keys)
+        session.open_lake(chosen), LandingZone(chosen.landing), load_keys(chosen.attestation_keys), chosen.margin
     )
     if not found.lines and not found.notes:
         session.print_lines(f"nothing in {chosen.landing} yet: land a run with `teetotal land`, or try `teetotal demo`")
@@ -152,13 +155,7 @@ def status(chosen: Settings) -> None:
 @click.argument("table")
 @click.option("--run", "run_ids", multiple=True, metavar="ID", help="Only this run; may be given again.")
 @click.option("--columns", metavar="A,B,…", help="Only these columns.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "csv", "json", "parquet"]),
-    default="table",
-    show_default=True,
-)
+@_FORMAT
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many rows (20 for a table; 0: all).")
 @click.option("--reveal", is_flag=True, help="Open sealed columns; needs the keyring.")
 @click.option("--plot", is_flag=True, help="Draw a small chart instead, of a table that has one.")
@@ -205,13 +202,7 @@ def show_table(
     metavar="NAME=VALUE",
     help="The value of $NAME: a number, true or false, else text; NAME:text=VALUE is text whatever it looks like.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "csv", "json", "parquet"]),
-    default="table",
-    show_default=True,
-)
+@_FORMAT
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many rows (20 for a table; 0: all).")
 @click.option(
     "--timeout", type=click.FloatRange(min=0), default=60, show_default=True, help="Seconds to answer in; 0: no limit."

@@ -102,10 +102,11 @@ def run(
         pair_tables=paired,
         check=check,
         names=names,
+        margin=place.margin,
     )
     states = assess(run_ids=wanted)
     stale = [run_id for run_id in wanted if full or states[run_id].needs_launch(check=check)]
-    unpaired = _list_unpaired(place.lake, complete) if paired and not run_ids else []
+    unpaired = _list_unpaired(place.lake, complete, place.margin) if paired and not run_ids else []
     across = assess_comparisons(place.lake, compared).values() if wanted else ()
     is_compared = bool(stale or unpaired) or any(state.needs_launch(check=check) for state in across)
     watcher.total = len(stale)
@@ -132,9 +133,9 @@ def run(
     ]
 
 
-def _list_unpaired(lake: Lake, complete: Sequence[str]) -> list[str]:
+def _list_unpaired(lake: Lake, complete: Sequence[str], margin: float) -> list[str]:
     gone = set(lake.snapshot(landed.TABLE).run_ids) - set(complete)
-    return sorted(assess_gone(lake, gone)) if gone else []
+    return sorted(assess_gone(lake, gone, margin)) if gone else []
 
 
 def _advise_memory(zone: LandingZone, engine: str, run_ids: Sequence[str], tell: Callable[[str], None]) -> None:

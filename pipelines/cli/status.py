@@ -10,6 +10,7 @@ import polars as pl
 from assets.build.state import add_comparisons, assess_comparisons, assess_gone, assess_runs, list_left_over
 from bronze import manifest, runs, source_files, unreadable
 from gold import attested_runs, pairs
+from gold.margin import MARGIN
 from lake.attestation_keys import NO_KEYS, AttestationKeys
 from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST
@@ -45,16 +46,16 @@ class Status:
     has_faults: bool
 
 
-def collect_status(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEYS) -> Status:
+def collect_status(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEYS, margin: float = MARGIN) -> Status:
     """Compare the landing zone with the lake; nothing is read that the lake knows already."""
     zone = zone.listed_once()
     complete, incomplete = zone.run_ids()
     damages = find_damages(lake)
     lake = lake.skipping_damaged()
-    states = add_comparisons(lake, assess_runs(lake, zone, complete, keys))
+    states = add_comparisons(lake, assess_runs(lake, zone, complete, keys, margin=margin))
     landed = {row["run_id"]: row for row in lake.scan(runs.TABLE).collect().to_dicts()}
     meant = {row["run_id"]: row for row in lake.scan(conformed.TABLE).collect().to_dicts()}
-    gone = assess_gone(lake, landed.keys() - set(complete))
+    gone = assess_gone(lake, landed.keys() - set(complete), margin)
     lines, notes = [], []
     has_faults = False
     for run_id in sorted({*complete, *landed}):
@@ -135,7 +136,12 @@ def _rules(lake: Lake) -> list[str]:
         .agg(pl.len())
         .sort("run_id", "violation")
     )
-    alone = lake.scan(pairs.TABLE).filter(pl.col("reason").is_not_null()).select("run_id", "reason").sort("run_id")
+    alone = (
+        lake.scan(pairs.TABLE)
+        .filter(pl.col("reason").is_not_null(), pl.col("repeated_run_id").is_null())
+        .select("run_id", "reason")
+        .sort("run_id")
+    )
     # Those that forged, refused or failed tokens contradict are told with the run's other contradictions.
     unattested = (
         lake.scan(attested_runs.TABLE)

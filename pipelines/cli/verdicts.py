@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gold import overhead_breakdown, step_overhead, throughput_overhead
 from gold.overhead_breakdown import GROUPS
 from report.colours import GROUP_WORDS, WORDS
-from report.sentences import dominant, ms
+from report.sentences import describe_other_source, dominant, lead, ms, tell_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _BAR = 24
 
 
 def format_verdicts(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
-    """Per pair: the verdict, the dominant part in a sentence, and every part that changed, in milliseconds a step."""
+    """Per pair: the verdict by the best evidence, where most is paid, and every part that changed, in ms per step."""
     answers = lake.scan(step_overhead.TABLE, run_ids).sort("run_id").collect().to_dicts()
     overheads = lake.scan(overhead_breakdown.TABLE, run_ids).sort("run_id", "part_ordinal").collect().to_dicts()
     logs = lake.scan(throughput_overhead.TABLE, run_ids).collect().to_dicts()
@@ -27,17 +27,18 @@ def format_verdicts(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
         yield ""
         yield f"{answer['run_id']} ({answer['regime']}) against {answer['baseline_run_id']}"
         log = logged.get(answer["run_id"])
+        leading = lead(answer, log)
+        yield f"  {tell_verdict(leading)}"
+        other = describe_other_source(answer, leading)
+        yield from [f"  {other}"] if other else []
         if log is not None:
-            yield f"  by its training log: {log['verdict']}"
             yield from (f"  {log[name]}" for name in ("caveat", "unobservable") if log[name])
-            if not answer["steps_count"]:
-                continue  # there was nothing but the log
-        yield f"  {'by its trace: ' if log else ''}{answer['verdict']}"
         parts = [row for row in overheads if row["run_id"] == answer["run_id"]]
         where = dominant(answer, parts)
         if where is not None:
             yield f"  {where}"
-        yield from _waterfall(parts)
+        if parts:
+            yield from _waterfall(parts)
 
 
 def _waterfall(parts: list[dict[str, Any]]) -> Iterator[str]:

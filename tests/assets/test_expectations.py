@@ -114,10 +114,12 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
         "steps_are_those_of_their_clock",
         1,
     ),
+    "step without a time": ("gold.step_times", first("step_ns", None), "steps_are_timed_or_explained", 1),
+    "source without a row": ("gold.step_times", one_fewer, "steps_are_timed_or_explained", 1),
     "two fates": ("gold.sealing_coverage", first("plain_bytes", 99), "promises_have_one_fate", 1),
     "straggler": ("gold.stragglers", first("match_id", "of nobody"), "collectives_are_those_of_silver", 1),
     "baseline": ("gold.pairs", first("baseline_run_id", "nobody"), "runs_of_the_pair_exist", 1),
-    "difference": ("gold.step_overhead", first("overhead_ns", 1), "difference_is_that_of_the_steps", 1),
+    "difference": ("gold.step_overhead", first("overhead_ns", 1), "overhead_is_that_of_the_steps", 1),
     "delta": (
         "gold.overhead_breakdown",
         first("overhead_ns", pl.col("overhead_ns") + 1),

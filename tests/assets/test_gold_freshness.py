@@ -93,14 +93,63 @@ def test_a_pair_made_between_two_parts_of_a_run_is_stale_once_the_run_is_whole(
     assert whole[1] != between[1]
 
 
-def test_repeats_of_the_baseline_give_the_noise_floor(lake: Lake, land_files: LandFiles) -> None:
-    landed(land_files, "off", 100, OFF)
-    landed(land_files, "off-again", 110, OFF + 'repeat_of = "off"\n')
-    landed(land_files, "tee", 120, TEE + 'baseline = "off"\n')
+def repeat(land_files: LandFiles, name: str, manifest: str, *step_us: int) -> None:
+    """A run and its repeats."""
+    landed(land_files, name, step_us[0], manifest)
+    for at, length in enumerate(step_us[1:], 2):
+        landed(land_files, f"{name}-{at}", length, f'{manifest}repeat_of = "{name}"\n')
+
+
+def test_repeats_of_either_side_make_the_pair_stale_and_three_per_side_conclude(
+    lake: Lake, land_files: LandFiles
+) -> None:
+    repeat(land_files, "off", OFF, 100, 102, 98)
+    repeat(land_files, "tee", TEE, 120, 121)
     comparisons.build_comparisons(lake)
     row = lake.scan(step_overhead.TABLE).collect().to_dicts()[0]
-    assert row["noise_floor_fraction"] == pytest.approx(0.1)
-    assert row["verdict"] == "1.20x slower, 95 % 1.20 to 1.20, above the noise floor of 10.0 %, from only 3 steps"
+    assert (row["runs_count"], row["baseline_runs_count"], row["verdict_class"]) == (2, 3, "inconclusive")
+    landed(land_files, "tee-3", 119, TEE + 'repeat_of = "tee"\n')
+    (stale, member) = comparisons.stale_pairs(lake)
+    assert (stale.run_id, stale.pair and stale.pair.repeats) == ("tee", ("tee-2", "tee-3"))
+    assert (member.run_id, member.why) == ("tee-3", "its pair was never made")
+    comparisons.build_comparisons(lake)
+    row = lake.scan(step_overhead.TABLE).collect().to_dicts()[0]
+    assert (row["run_id"], row["runs_count"], row["verdict_class"]) == ("tee", 3, "slower")
+    assert row["slowdown_ratio"] == pytest.approx(1.2, abs=0.01)
+    landed(land_files, "off-4", 99, OFF + 'repeat_of = "off"\n')
+    assert [one.run_id for one in comparisons.stale_pairs(lake)] == ["tee"]
+    comparisons.build_comparisons(lake)
+    assert comparisons.stale_pairs(lake) == []
+    assert lake.scan(step_overhead.TABLE).select("baseline_runs_count").collect().item() == 4
+
+
+def test_another_margin_makes_pairs_stale_and_changes_what_counts_as_none(lake: Lake, land_files: LandFiles) -> None:
+    repeat(land_files, "off", OFF, 1000, 1001, 999)
+    repeat(land_files, "tee", TEE, 1010, 1011, 1009)
+    comparisons.build_comparisons(lake)
+    verdict = lake.scan(step_overhead.TABLE).select("verdict_class")
+    assert verdict.collect().item() == "no_difference"
+    assert [one.run_id for one in comparisons.stale_pairs(lake, margin=0.005)] == ["tee", "tee-2", "tee-3"]
+    comparisons.build_comparisons(lake, margin=0.005)
+    assert lake.scan(step_overhead.TABLE).select("verdict_class").collect().item() == "slower"
+    assert comparisons.stale_pairs(lake, margin=0.005) == []
+
+
+def test_repeats_on_the_same_machine_lend_their_noise_and_a_new_one_makes_the_pair_stale(
+    lake: Lake, land_files: LandFiles
+) -> None:
+    machine = 'gpu = "H100"\n'
+    landed(land_files, "off", 100, OFF + machine)
+    landed(land_files, "tee", 120, TEE + machine)
+    landed(land_files, "other", 100, OFF.replace('"m"', '"n"') + machine)
+    comparisons.build_comparisons(lake)
+    assert lake.scan(step_overhead.TABLE).select("run_noise_fraction").collect().item() is None
+    landed(land_files, "other-2", 104, OFF.replace('"m"', '"n"') + machine + 'repeat_of = "other"\n')
+    assert [one.run_id for one in comparisons.stale_pairs(lake)] == ["tee"]
+    comparisons.build_comparisons(lake)
+    row = lake.scan(step_overhead.TABLE).collect().to_dicts()[0]
+    assert row["run_noise_fraction"] == pytest.approx(0.028, abs=0.001)
+    assert (row["verdict_class"], row["noise_runs_count"]) == ("inconclusive", 2)
 
 
 def test_a_run_that_turns_out_to_be_without_a_tee_is_no_pair_any_more(lake: Lake, land_files: LandFiles) -> None:

@@ -93,7 +93,7 @@ def test_backward_goes_on_while_the_ring_reduces_a_bucket(recorded: Recorded) ->
     assert beside.height > 0, "no function of backward began while a bucket was on its way"
 
 
-def test_a_sealed_run_and_its_baseline_are_a_pair_with_a_noise_floor(recorded: Recorded) -> None:
+def test_a_sealed_run_and_its_baseline_are_a_pair_that_knows_the_noise_of_its_repeats(recorded: Recorded) -> None:
     (pair,) = recorded.rows("gold.pairs", SEALED).to_dicts()
     assert (pair["baseline_run_id"], pair["paired_by"], pair["caveat"], pair["reason"]) == (
         PLAIN,
@@ -103,7 +103,9 @@ def test_a_sealed_run_and_its_baseline_are_a_pair_with_a_noise_floor(recorded: R
     )
     (overhead,) = recorded.rows("gold.step_overhead", SEALED).to_dicts()
     assert overhead["slowdown_ratio"] > 0
-    assert overhead["noise_floor_fraction"] is not None
+    assert (overhead["runs_count"], overhead["baseline_runs_count"]) == (1, 2)
+    assert overhead["run_noise_fraction"] is not None
+    assert overhead["verdict_class"] == "inconclusive"
 
 
 @pytest.mark.parametrize(("run_id", "baseline"), [(DIRECT, PLAIN), (CAPPED, CAPPED_TWIN)])

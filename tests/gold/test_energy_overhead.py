@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from gold import step_energy
-from gold.energy_overhead import measure
+from gold.energy_overhead import TABLE, measure
 from tests.support.baselines import PAIR
 from tests.support.silver_rows import rows_of
 
@@ -14,8 +14,9 @@ RUN = {"model": "m", "world_size": 2, "found_world_size": None}
 
 
 def energies(*joules: float | None, **fields: Any) -> pa.Table:
-    """Steps of a second each, of rank 0 and device 0, numbered from 1, unless they say otherwise."""
+    """Steps of a second each, read ten times a second, of rank 0 and device 0, unless they say otherwise."""
     known = {"timed_by": "log", "period": "step", "ts_ns": 1, "duration_ns": 10**9, "evidence": "measured"}
+    known |= {"samples_count": 10, "sampling_ns": 10**8}
     return rows_of(
         step_energy.TABLE,
         [
@@ -25,8 +26,10 @@ def energies(*joules: float | None, **fields: Any) -> pa.Table:
     )
 
 
-def compared(tee: pa.Table, baseline: pa.Table, *repeats: pa.Table) -> dict[str, Any]:
-    (row,) = measure(PAIR, RUN, (tee, baseline), repeats).to_pylist()
+def compare(ours: list[pa.Table], theirs: list[pa.Table]) -> dict[str, Any]:
+    rows = measure(PAIR, RUN, ours, theirs)
+    assert rows.schema == TABLE.arrow_schema
+    (row,) = rows.to_pylist()
     return dict(row)
 
 
@@ -34,35 +37,68 @@ def joined(*tables: pa.Table) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def test_what_the_tee_adds_to_a_step_is_the_difference_of_the_medians() -> None:
-    row = compared(energies(31, 30, 32, 30, 31), energies(20, 20, 21, 20, 20), energies(20.2, 20, 20.2, 21, 20.2))
-    assert (row["energy_j"], row["baseline_energy_j"], row["difference_j"]) == (31, 20, 11)
-    assert row["energy_ratio"] == pytest.approx(1.55)
-    assert 1.4 < row["energy_low_ratio"] <= 1.55 <= row["energy_high_ratio"] < 1.7
-    assert (row["mean_power_w"], row["baseline_mean_power_w"]) == (31, 20)
-    assert row["noise_floor_fraction"] == pytest.approx(0.01)
-    assert (row["verdict_class"], row["evidence"], row["reason"], row["steps_count"]) == ("more", "measured", None, 5)
+def side(*joules: float) -> list[pa.Table]:
+    """Runs of two steps each, which take so much on average."""
+    return [energies(each + 1, each - 1) for each in joules]
+
+
+def test_what_the_tee_adds_to_a_step_is_the_difference_of_the_means_over_runs() -> None:
+    row = compare(side(30.0, 31.0, 32.0), side(20.0, 20.5, 19.5))
+    assert row["energy_j"] == pytest.approx(31, abs=0.05)
+    assert row["overhead_j"] == pytest.approx(row["energy_j"] - row["baseline_energy_j"])
+    assert row["energy_low_ratio"] < row["energy_ratio"] < row["energy_high_ratio"]
+    assert (row["mean_power_w"], row["steps_count"]) == (pytest.approx(31, abs=0.05), 6)
+    assert (row["verdict_class"], row["evidence"], row["reason"]) == ("more", "measured", None)
+    assert row["verdict"].startswith("1.55x more, 95 % 1.4")
+    less = compare(side(20.0, 20.5, 19.5), side(30.0, 31.0, 32.0))
+    assert less["verdict_class"] == "less"
+    assert less["verdict"].startswith("1.55x less, 95 % 1.4")
+
+
+def test_fewer_than_three_runs_per_side_are_no_verdict() -> None:
+    row = compare(side(30.0, 31.0), side(20.0, 20.5))
+    assert (row["verdict_class"], row["energy_low_ratio"]) == ("inconclusive", None)
+    assert row["reason"] == "a conclusion needs 3 runs per side, and there are 2 and 2"
+
+
+def test_copies_of_one_recording_are_no_repeats() -> None:
+    row = compare(side(30.0, 30.0, 30.0), side(20.0, 20.5, 19.5))
+    assert (row["runs_count"], row["verdict_class"]) == (1, "inconclusive")
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"samples_count": 4}, "a run has 8 readings within its steps, and a verdict needs 10"),
+        ({"sampling_ns": 10**9}, "the steps of a run last 2.0 sensor periods, and a verdict needs 5"),
+    ],
+)
+def test_too_few_readings_or_too_slow_a_sensor_is_no_verdict(fields: dict[str, int], reason: str) -> None:
+    blind = [energies(each + 1, each - 1, **fields) for each in (30.0, 31.0, 32.0)]
+    row = compare(blind, side(20.0, 20.5, 19.5))
+    assert (row["verdict_class"], row["energy_low_ratio"], row["p_value"]) == ("inconclusive", None, None)
+    assert row["verdict"] == f"nothing can be concluded, because {reason}"
+    assert row["reason"].startswith(reason)
 
 
 def test_devices_of_a_step_are_added_and_one_that_is_not_known_makes_it_unknown() -> None:
     other = energies(5, None, 7, device_id=1)
-    row = compared(joined(energies(10, 10, 10), other), energies(10, 10, 10))
+    row = compare([joined(energies(10, 10, 10), other)], [energies(10, 10, 10)])
     assert (row["energy_j"], row["baseline_energy_j"], row["steps_count"]) == (16, 10, 2)
     assert (row["devices_count"], row["baseline_devices_count"]) == (2, 1)
     assert "not as many devices were sampled in both" in row["reason"]
 
 
 def test_a_model_on_either_side_makes_the_answer_a_model_and_says_why() -> None:
-    row = compared(energies(10, 12), energies(10, 12, evidence="modelled", reason="a line"))
-    assert (row["verdict_class"], row["evidence"]) == ("within_noise", "modelled")
-    narrow = "steps between the same readings are no samples of their own: the interval is too narrow"
-    assert row["reason"] == f"no repeat of the baseline (repeat_of) gives a noise floor; {narrow}; a line"
+    row = compare([energies(10, 12)], [energies(10, 12, evidence="modelled", reason="a line")])
+    assert (row["verdict_class"], row["evidence"]) == ("inconclusive", "modelled")
+    assert row["reason"].endswith("; a line")
 
 
 def test_warm_up_is_left_out_and_the_clock_that_knows_more_steps_is_taken() -> None:
     baseline = joined(energies(9, 9, 9), energies(1, timed_by="profile"))
     tee = joined(energies(900, is_warmup=True), energies(9, 9, 9).slice(1), energies(4, timed_by="profile"))
-    row = compared(tee, baseline)
+    row = compare([tee], [baseline])
     assert (row["timed_by"], row["steps_count"], row["energy_ratio"]) == ("log", 2, 1.0)
 
 
@@ -76,10 +112,10 @@ def test_warm_up_is_left_out_and_the_clock_that_knows_more_steps_is_taken() -> N
     ],
 )
 def test_what_cannot_be_compared_says_why(tee: pa.Table, baseline: pa.Table, reason: str) -> None:
-    row = compared(tee, baseline)
+    row = compare([tee], [baseline])
     assert row["reason"].startswith(reason)
     assert (row["energy_j"], row["verdict_class"], row["evidence"]) == (None, "inconclusive", "unobservable")
 
 
 def test_a_pair_that_nobody_sampled_has_no_row() -> None:
-    assert measure(PAIR, RUN, (energies(), energies()), []).num_rows == 0
+    assert measure(PAIR, RUN, [energies()], [energies()]).num_rows == 0

@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,6 @@ from tests.support.silver_rows import RUN, rows_of
 
 if TYPE_CHECKING:
     import polars as pl
-    import pyarrow as pa
 
     from lake.frames import Frame
     from tests.support.silver_rows import Bench
@@ -163,36 +163,68 @@ def costs(**fields: Any) -> pa.Table:
     return rows_of(operation_costs.TABLE, [row])
 
 
-def compared(ours: tuple[int | None, ...], baseline: tuple[int | None, ...]) -> dict[str, Any]:
-    names = ("median_low_ns", "median_ns", "median_high_ns")
-    tee, plain = (costs(**dict(zip(names, values, strict=True))) for values in (ours, baseline))
-    (row,) = operation_overhead.measure(PAIR, tee, plain).to_pylist()
-    return dict(row)
+def compare(ours: list[dict[str, int]], theirs: list[dict[str, int]]) -> dict[str, dict[str, Any]]:
+    """One run per mapping from the name of a call to its median; the rows by name."""
+    sides = [
+        [pa.concat_tables([costs(name=name, median_ns=median) for name, median in run.items()]) for run in side]
+        for side in (ours, theirs)
+    ]
+    rows = operation_overhead.measure(PAIR, sides[0], sides[1])
+    assert rows.schema == operation_overhead.TABLE.arrow_schema
+    return {row["name"]: row for row in rows.to_pylist()}
 
 
-def test_the_ratio_lies_between_the_ratios_of_the_bounds() -> None:
-    row = compared((90, 100, 110), (45, 50, 55))
-    assert (row["slowdown_ratio"], row["overhead_ns"], row["verdict_class"]) == (2.0, 50, "slower")
-    assert (row["slowdown_low_ratio"], row["slowdown_high_ratio"]) == (90 / 55, 110 / 45)
+def test_three_runs_per_side_conclude_and_fewer_do_not() -> None:
+    ours, theirs = [{"a": 200}, {"a": 202}, {"a": 198}], [{"a": 100}, {"a": 101}, {"a": 99}]
+    row = compare(ours, theirs)["a"]
+    assert (row["median_ns"], row["overhead_ns"], row["verdict_class"]) == (199, 100, "slower")
+    assert row["slowdown_low_ratio"] < 2 < row["slowdown_high_ratio"]
+    assert (row["runs_count"], row["operations_count"], row["q_value"]) == (3, 300, row["p_value"])
+    row = compare(ours[:2], theirs)["a"]
+    assert (row["slowdown_ratio"], row["verdict_class"]) == (pytest.approx(2.0, abs=0.02), "inconclusive")
+    assert (row["slowdown_low_ratio"], row["p_value"]) == (None, None)
+    assert row["reason"] == "a conclusion needs 3 runs per side, and there are 2 and 3"
 
 
-def test_intervals_that_hold_one_show_nothing_and_none_concludes_nothing() -> None:
-    assert compared((90, 100, 110), (100, 101, 102))["verdict_class"] == "within_noise"
-    assert compared((40, 41, 42), (100, 101, 102))["verdict_class"] == "faster"
-    row = compared((None, 100, None), (45, 50, 55))
-    assert (row["slowdown_ratio"], row["slowdown_low_ratio"], row["verdict_class"]) == (2.0, None, "inconclusive")
+def test_what_one_question_would_show_many_together_need_not() -> None:
+    wide = ([1030, 1045, 1060], [1000, 970, 985])
+    alone = compare(*([{"a": value} for value in values] for values in wide))["a"]
+    assert alone["p_value"] < 0.05
+    assert alone["verdict_class"] == "slower"
+    together = compare(
+        [{"a": wide[0][at], **_noise(at)} for at in range(3)], [{"a": wide[1][at], **_noise(at + 5)} for at in range(3)]
+    )
+    assert together["a"]["p_value"] == alone["p_value"]
+    assert together["a"]["q_value"] > 0.05
+    assert together["a"]["verdict_class"] == "not_shown"
+
+
+def _noise(place: int) -> dict[str, int]:
+    """Forty calls that differ from run to run and not from side to side."""
+    return {f"n{other}": 100_000 + 900 * ((place * 31 + other * 17) % 97) for other in range(40)}
+
+
+def test_copies_of_one_recording_are_no_repeats() -> None:
+    row = compare([{"a": 200}] * 3, [{"a": 100}, {"a": 101}, {"a": 99}])["a"]
+    assert (row["runs_count"], row["verdict_class"]) == (1, "inconclusive")
+
+
+def test_a_median_of_nothing_has_no_ratio() -> None:
+    row = compare([{"a": 0}], [{"a": 5}])["a"]
+    assert (row["slowdown_ratio"], row["verdict_class"]) == (None, "inconclusive")
+    assert "a median of nothing gives no ratio" in row["reason"]
+
+
+def test_what_only_one_recorded_is_no_row() -> None:
+    assert operation_overhead.measure(PAIR, [costs()], [costs(name="cudaFree")]).num_rows == 0
 
 
 def test_totals_of_a_step_have_an_overhead_of_their_own() -> None:
     tee, plain = costs(step_total_ns=900, median_ns=3), costs(step_total_ns=1000, median_ns=2)
-    (row,) = operation_overhead.measure(PAIR, tee, plain).to_pylist()
+    (row,) = operation_overhead.measure(PAIR, [tee], [plain]).to_pylist()
     assert [row[name] for name in ("step_total_ns", "baseline_step_total_ns", "step_overhead_ns")] == [900, 1000, -100]
-    (row,) = operation_overhead.measure(PAIR, tee, costs(step_total_ns=None)).to_pylist()
+    (row,) = operation_overhead.measure(PAIR, [tee], [costs(step_total_ns=None)]).to_pylist()
     assert row["step_overhead_ns"] is None
-
-
-def test_what_only_one_recorded_is_no_row() -> None:
-    assert operation_overhead.measure(PAIR, costs(), costs(name="cudaFree")).num_rows == 0
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=9, max_size=60))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gold.pairs import TABLE, Index, measure, pair_runs
+from gold.pairs import TABLE, Index, find_noise_groups, group_repeats, measure, pair_runs
 
 
 def run(
@@ -13,18 +13,18 @@ def run(
     return {**named, "workload": workload, "family": workload}
 
 
-def test_a_run_is_paired_with_the_baseline_that_it_names() -> None:
+def test_a_run_is_paired_with_the_twin_that_it_names() -> None:
     index = {"tee": run("hopper_ppcie", baseline="b"), "a": run(), "b": run()}
     (pair,) = pair_runs(index).values()
     assert (pair.run_id, pair.baseline_run_id, pair.paired_by, pair.caveat) == ("tee", "b", "manifest", None)
 
 
-def test_a_named_baseline_that_differs_is_taken_and_the_difference_told() -> None:
+def test_a_named_twin_that_differs_is_taken_and_the_difference_told() -> None:
     index = {"tee": run("hopper_ppcie", baseline="b"), "b": run(workload="model=m|batch_size=16")}
     assert pair_runs(index)["tee"].caveat == "the baseline differs in batch_size"
 
 
-def test_a_named_baseline_that_is_missing_or_in_a_tee_is_refused() -> None:
+def test_a_named_twin_that_is_missing_or_in_a_tee_is_refused() -> None:
     index = {"x": run("hopper_ppcie", baseline="gone"), "y": run("hopper_ppcie", baseline="x")}
     assert [pair.reason for pair in pair_runs(index).values()] == [
         "its manifest names gone, which is not in the lake",
@@ -36,7 +36,11 @@ def test_equal_workloads_pair_and_the_choice_among_several_is_told() -> None:
     index = {"tee": run("tee_io_tdisp"), "b": run(), "a": run(), "r": run(repeat_of="a")}
     pair = pair_runs(index)["tee"]
     assert (pair.baseline_run_id, pair.paired_by) == ("a", "workload")
-    assert pair.caveat == "2 runs are equal in workload; the first by name was taken"
+    assert pair.baseline_repeats == ("r",)
+    assert pair.caveat == (
+        "2 runs are equal in workload; the first by name was taken; with repeat_of in their manifests the others would "
+        "count as its repeats"
+    )
 
 
 def test_what_could_not_be_paired_says_which_key_differs() -> None:
@@ -70,3 +74,77 @@ def test_a_pair_is_one_row() -> None:
     rows = measure(pair_runs({"tee": run("tee_io_tdisp"), "a": run()})["tee"])
     assert rows.schema == TABLE.arrow_schema
     assert rows.to_pylist()[0]["baseline_run_id"] == "a"
+
+
+TEE = "hopper_ppcie"
+
+
+def test_repeats_of_both_sides_are_runs_of_the_pair() -> None:
+    index = {
+        "tee": run(TEE),
+        "tee-2": run(TEE, repeat_of="tee"),
+        "tee-3": run(TEE, repeat_of="tee-2"),
+        "off": run(),
+        "off-2": run(repeat_of="off"),
+    }
+    pair = pair_runs(index)["tee"]
+    assert (pair.candidates, pair.baselines) == (("tee", "tee-2", "tee-3"), ("off", "off-2"))
+    (row,) = measure(pair).to_pylist()
+    assert (row["repeats"], row["baseline_repeats"], row["repeated_run_id"]) == ("tee-2, tee-3", "off-2", None)
+
+
+def test_a_repeat_of_the_candidate_has_no_pair_of_its_own() -> None:
+    pair = pair_runs({"tee": run(TEE), "tee-2": run(TEE, repeat_of="tee"), "off": run()})["tee-2"]
+    assert (pair.baseline_run_id, pair.repeated_run_id, pair.baselines) == (None, "tee", ())
+    assert pair.reason == "it repeats tee and counts as a run of that pair"
+
+
+def test_a_named_baseline_that_is_a_repeat_brings_its_group() -> None:
+    index = {
+        "tee": run(TEE, baseline="off-2"),
+        "off": run(),
+        "off-2": run(repeat_of="off"),
+        "off-3": run(repeat_of="off"),
+    }
+    assert pair_runs(index)["tee"].baselines == ("off-2", "off", "off-3")
+
+
+def test_what_differs_in_regime_or_workload_is_no_repeat_and_is_named() -> None:
+    index = {
+        "tee": run(TEE),
+        "other": run("tee_io_tdisp", repeat_of="tee"),
+        "off": run(),
+        "bigger": run(workload="model=m|batch_size=16", repeat_of="off"),
+    }
+    found = pair_runs(index)
+    assert (found["tee"].repeats, found["tee"].baseline_repeats) == ((), ())
+    assert found["tee"].caveat == "no repeats, because regime or workload differ: bigger, other"
+    assert found["other"].baseline_run_id == "off", "it is a pair of its own"
+    assert str(found["other"].caveat).startswith("it repeats tee, which is not in the lake or differs in regime")
+
+
+def test_repeats_in_a_circle_are_one_group() -> None:
+    index = {"b": run(repeat_of="c"), "c": run(repeat_of="b"), "a": run(repeat_of="b")}
+    assert set(group_repeats(index).values()) == {("b", "a", "c")}
+
+
+def test_noise_is_borrowed_from_repeats_on_the_same_machine_and_software_only() -> None:
+    here, other = "model=m|gpu=H100|torch_version=2", "model=m|gpu=H100|torch_version=3"
+    elsewhere = "model=x|gpu=H100|torch_version=2"
+    index = {
+        "tee": run(TEE, here),
+        "off": run(workload=here),
+        "x": run(workload=elsewhere),
+        "x-2": run(workload=elsewhere, repeat_of="x"),
+        "y": run(workload=other),
+        "y-2": run(workload=other, repeat_of="y"),
+    }
+    assert find_noise_groups(pair_runs(index), index) == {"tee": [("x", "x-2")]}
+    repeats = {f"{name}-{at}": {**index[name], "repeat_of": name} for name in ("tee", "off") for at in (2, 3)}
+    enough = {**index, **repeats}
+    assert find_noise_groups(pair_runs(enough), enough) == {}, "three runs per side need no noise of others"
+
+
+def test_a_workload_that_names_no_hardware_borrows_no_noise() -> None:
+    index = {"tee": run(TEE), "off": run(), "x": run(workload="model=x"), "x-2": run(workload="model=x", repeat_of="x")}
+    assert find_noise_groups(pair_runs(index), index) == {}

@@ -22,6 +22,7 @@ def point(
         "baseline_run_id": "b",
         "overhead_ns": overhead_ns,
         "slowdown_ratio": 2.0,
+        "evidence": "measured",
         **sealed,
         **where,
     }

@@ -26,6 +26,8 @@ UNITS = {
     "fraction": {Kind.FLOAT64},
     "ratio": {Kind.FLOAT64},
     "bits": {Kind.INT64},
+    "error": {Kind.FLOAT64},  # of a logarithm: as a fraction
+    "value": {Kind.FLOAT64},  # of a test: p_value, a probability
     "second": {Kind.FLOAT64},  # of a rate: samples_per_second
     "sha256": {Kind.TEXT},
     "id": {Kind.TEXT, *WHOLE},

@@ -112,7 +112,7 @@ def test_a_plot_is_plain_text_with_evidence_on_every_line(recorded: Lake) -> Non
     done = called(place, "show", "gold.step_overhead", "--plot")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
-    lines = [line for line in done.stdout.splitlines() if "●" in line]
+    lines = [line for line in done.stdout.splitlines() if "○" in line]
     assert len(lines) == len(recorded.snapshot(pairs.TABLE).run_ids)
     assert all("measured" in line for line in lines)
 

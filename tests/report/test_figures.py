@@ -140,7 +140,7 @@ def test_a_share_is_never_zero_where_it_is_not() -> None:
 
 # -- slowdowns ----------------------------------------------------------------------------------------------------
 
-PAIRED = {"run_id": "tee", "verdict": "2.00x slower", "evidence": "measured", "noise_floor_fraction": 0.5}
+PAIRED = {"run_id": "tee", "verdict": "2.00x slower", "evidence": "measured", "run_noise_fraction": 0.5}
 RATIOS = {"slowdown_ratio": 2.0, "slowdown_low_ratio": 1.5, "slowdown_high_ratio": 3.0}
 
 
@@ -154,6 +154,13 @@ def test_more_energy_is_drawn_as_more_time_is() -> None:
     ratios = {name.replace("slowdown", "energy"): value for name, value in RATIOS.items()}
     (row,) = drawn(energy_overhead.TABLE, {"run_id": "tee", "evidence": "modelled", **ratios}).rows
     assert [row[name] for name in ("at", "low", "high", "evidence")] == [2.0, 1.5, 3.0, "modelled"]
+
+
+def test_what_concludes_nothing_is_drawn_hollow_and_has_no_number_beside_it() -> None:
+    row = {**PAIRED, **RATIOS, "verdict_class": "inconclusive", "interval_over": "within_run"}
+    (found,) = drawn(step_overhead.TABLE, row).rows
+    assert (found["open"], found["value"], "at" in found) == (2.0, "inconclusive", False)
+    assert found["told"] == "2.00×, within-run scatter only 1.50× to 3.00×"  # noqa: RUF001
 
 
 def test_a_pair_without_an_answer_has_its_evidence_and_no_point() -> None:
