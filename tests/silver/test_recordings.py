@@ -138,7 +138,9 @@ def kind_of(interval: Interval) -> str:
     if category == "user_annotation":
         if re.match("tee::(seal|open)#", name):
             return "crypto"
-        return "transport" if re.match("tee::(send|recv|copy_out|copy_in)#|gloo:", name) else "annotation"
+        if name.startswith("tee::wait"):
+            return "wait"
+        return "transport" if re.match("tee::(send|recv|copy_out|copy_in)#|tee::keep|gloo:", name) else "annotation"
     return "annotation" if category in {"Trace", "cuda_sync", "gpu_user_annotation"} else "host"
 
 
