@@ -47,6 +47,7 @@ class FileReport:
     passed_count: int = 0
     unreadable_count: int = 0
     residue_count: int = 0
+    ignored_tables: Mapping[str, int | None] = field(default_factory=dict)
     is_complete: bool | None = None
     base_ns: int | None = None
     envelope: Envelope = field(default_factory=Envelope)

@@ -18,6 +18,7 @@ from bronze import (
     nsys_csv,
     nsys_events,
     nsys_sqlite,
+    span_patterns,
     training_csv,
     training_log,
 )
@@ -39,6 +40,7 @@ TABLES = (
     device_samples.TABLE,
     attestations.TABLE,
     copy_rates.TABLE,
+    span_patterns.TABLE,
 )
 # The versions of the maps and readers that decide what a source becomes.
 VERSIONS = (
@@ -50,6 +52,7 @@ VERSIONS = (
     device_readings.VERSION,
     eat_bundle.VERSION,
     copy_rate_csv.MAP.version,
+    span_patterns.VERSION,
 )
 HEAD_BYTES = 1 << 18
 
@@ -81,6 +84,12 @@ JOB_LOG = Format(
 )
 FORMATS = (
     SQLITE,
+    Format(
+        "span_kinds",
+        span_patterns.is_site_patterns,
+        ("span_patterns",),
+        _ignore_keys(span_patterns.SpanPatternsReader),
+    ),
     Format("eat_bundle", eat_bundle.is_bundle, ("attestations",), eat_bundle.EatBundleReader),
     Format(
         "nccl_inspector",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bronze import csv_columns, nsys_events
 from bronze.csv_records import MOST_CELLS, MOST_RECORD_BYTES, describe_width, header_cells, records
 from bronze.lines import split_lines
+from bronze.nsys_events import MOST_PLACES
 from bronze.records import RecordReader
 from bronze.tolerant_parser import UnreadableRange
+from lake.errors import EvidenceRejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,6 +56,7 @@ class NsysCsvReader(RecordReader):
         self._places: list[csv_columns.ColumnSource] = []
         self._is_rounded: bool | None = None
         self._start = 0
+        self._seen: set[tuple[Any, ...]] = set()
 
     def _read(self) -> Iterator[None]:
         for found in self._records:
@@ -110,6 +113,15 @@ class NsysCsvReader(RecordReader):
             columns["is_payload_rounded"] = [
                 None if size is None else self._is_rounded for size in columns["payload_bytes"]
             ]
+        self._count_places(columns, len(found))
         columns["offset_bytes"] = [record.offset for record in found]
         columns["report"] = [self._report] * len(found)
         self.add_columns(nsys_events.TABLE, columns, len(found))
+
+    def _count_places(self, columns: dict[str, list[Any]], count: int) -> None:
+        """Refuse a table of more processes, devices and contexts than there can be, before anybody groups by them."""
+        nothing = [None] * count
+        told = (columns.get(name, nothing) for name in ("process_id", "device_id", "context_id"))
+        self._seen.update(zip(*told, strict=True))
+        if len(self._seen) > MOST_PLACES:
+            raise EvidenceRejected(f"it names more than {MOST_PLACES:,} processes, devices and contexts")

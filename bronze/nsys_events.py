@@ -19,7 +19,14 @@ REPORTS = (
     "CUPTI_ACTIVITY_KIND_OVERHEAD",
     "NVTX_EVENTS",
     "PROFILER_OVERHEAD",
+    "OSRT_API",
+    "CUDA_UM_CPU_PAGE_FAULT_EVENTS",
+    "CUDA_UM_GPU_PAGE_FAULT_EVENTS",
+    "GPU_METRICS",
 )
+
+# Processes, devices and contexts of one source: no cluster has more.
+MOST_PLACES = 1 << 16
 
 TABLE = Table(
     tier="bronze",
@@ -51,6 +58,11 @@ TABLE = Table(
             nullable=True,
         ),
         int64("correlation_id", "What ties a GPU operation to its API call.", nullable=True),
+        text(
+            "host_id",
+            "Host of the process: a digest of its name where the export gives one, else its number in the export.",
+            nullable=True,
+        ),
         text("process_id", "Process, as text.", nullable=True),
         text("thread_id", "Thread, as text.", nullable=True),
         text("thread_name", "Name of the thread.", nullable=True),
@@ -65,6 +77,10 @@ TABLE = Table(
             "Whether the source gives the bytes in a larger unit with few decimals, so that small ones are 0.",
             nullable=True,
         ),
+        int64("graph_id", "CUDA graph that was launched, or that a node belongs to.", nullable=True),
+        int64("graph_node_id", "Node of a CUDA graph that the work is.", nullable=True),
+        int64("nccl_rank", "Rank that NCCL's annotation of a new communicator gives its process.", nullable=True),
+        int64("nccl_ranks_count", "Ranks of that communicator.", nullable=True),
         text("copy_kind", "Direction of a copy, as the export's own names have it, else its number.", nullable=True),
         text(
             "source_memory",

@@ -9,13 +9,14 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Protocol, Self
 
-from bronze import formats, trace_events, unreadable
+from bronze import formats, nsys_report, trace_events, unreadable
 from bronze.file_report import TRACE
 from bronze.inflate import Inflated
 from bronze.kineto import MOST_BASE_NS, KinetoReader, NotATrace
 from bronze.nsys_sqlite import NsysSqliteReader
 from bronze.prefetch import prefetch
 from bronze.tolerant_parser import make_range
+from bronze.untrusted_sqlite import MAGIC
 from lake.errors import EvidenceRejected
 from lake.locations import report_unreachable
 
@@ -73,6 +74,9 @@ def read_file(report: FileReport, fetched: Fetched, desk: ReadContext) -> None:
     """Read one file to its end, or say why it cannot be."""
     try:
         head = _head(fetched, desk.limits)
+        if nsys_report.is_report(report.name) and not head.startswith(MAGIC):
+            _read_records(report, fetched, desk, formats.SQLITE, is_report=True)
+            return
         known = formats.recognise_format(head, lambda: iter(Inflated(fetched.blocks(), desk.limits)))
         if known is not None:
             _read_records(report, fetched, desk, known)
@@ -101,7 +105,9 @@ def _refuse(report: FileReport, error: EvidenceRejected) -> None:
 # -- records --------------------------------------------------------------------------------------------------------
 
 
-def _read_records(report: FileReport, fetched: Fetched, desk: ReadContext, known: Format) -> None:
+def _read_records(
+    report: FileReport, fetched: Fetched, desk: ReadContext, known: Format, *, is_report: bool = False
+) -> None:
     """Read a file that is no trace; its rows stay invisible until the run is committed."""
     units = {name: desk.sinks[name].unit() for name in known.tables}
     stretches = desk.sinks[unreadable.TABLE.name].unit()
@@ -109,7 +115,8 @@ def _read_records(report: FileReport, fetched: Fetched, desk: ReadContext, known
         source = _Counted(fetched.blocks())
         inflated = Inflated(source, desk.limits, fetched.blocks)
         if known.reader is None:
-            with _Spool(inflated, desk.sinks[known.tables[0]].spool) as path:
+            spooled = nsys_report.exported if is_report else _Spool
+            with spooled(inflated, desk.sinks[known.tables[0]].spool) as path:
                 reader: RecordReader = NsysSqliteReader(path)
                 _drain(reader, report, desk, units, stretches, source, fetched.sha256)
         else:
@@ -129,6 +136,7 @@ def _read_records(report: FileReport, fetched: Fetched, desk: ReadContext, known
     report.rows_count = reader.rows_count
     report.passed_count = reader.passed_count
     report.unreadable_count = reader.unreadable_count
+    report.ignored_tables = reader.ignored_tables
     report.is_complete = reader.is_complete
     report.envelope = reader.envelope
     report.attestation_ids = frozenset(reader.attestation_ids)

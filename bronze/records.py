@@ -38,6 +38,8 @@ class RecordReader(ABC):
         self.residue_count = 0
         # What makes the tokens of an attestation known again in another run; empty where it has none.
         self.attestation_ids: set[str] = set()
+        # Rows by table of a database that no reader takes; none where they cannot be counted.
+        self.ignored_tables: dict[str, int | None] = {}
         self.is_complete = True
         self.end_bytes = 0
 

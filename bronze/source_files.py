@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from bronze import json_text
 from bronze.formats import NAMES
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 
@@ -52,6 +53,12 @@ TABLE = Table(
             "Landed rows of which a text is kept because the typed columns do not carry all of them.",
             minimum=0,
         ),
+        text(
+            "ignored_tables",
+            "Tables of a database that are not read, with their rows, as JSON text; null for a table that nobody knows "
+            "and nobody counts.",
+            nullable=True,
+        ),
         boolean("is_complete", "Whether the source was read to a proper end.", nullable=True),
         int32(
             "rank",
@@ -92,6 +99,7 @@ def rows(run_id: str, reports: Sequence[FileReport]) -> pa.Table:
             "passed_count": report.passed_count,
             "unreadable_count": report.unreadable_count,
             "residue_count": report.residue_count,
+            "ignored_tables": json_text.compact_json(dict(report.ignored_tables)),
             "is_complete": report.is_complete,
             "rank": report.rank,
             "rank_source": report.rank_source,

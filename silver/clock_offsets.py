@@ -21,7 +21,7 @@ TABLE = Table(
     name="clock_offsets",
     grain="One row per rank of a run.",
     key=("rank",),
-    inputs=("bronze.trace_events", "bronze.source_files"),
+    inputs=("bronze.trace_events", "bronze.source_files", "silver.nsys_ranks"),
     columns=(
         RUN_ID,
         int32("rank", "Rank whose clock it is.", minimum=0),
@@ -40,11 +40,14 @@ TABLE = Table(
 )
 
 
-def conform(events: Frame, sources: Frame) -> Frame:
-    """Bound each clock by causality alone: a collective that ranks share orders their clocks, whatever its cost."""
-    traces = sources.filter(nw.col("outcome") == "kept", nw.col("format") == "kineto", ~nw.col("rank").is_null())
-    ranks = traces.select("run_id", "rank").unique()
+def conform(events: Frame, sources: Frame, nsys_ranks: Frame) -> Frame:
+    """Take the clock of a host as one for all its processes, else bound clocks by collectives that ranks share."""
+    ranks = _ranks(sources, nsys_ranks)
     ranks = ranks.with_columns(reference_rank=nw.col("rank").min().over("run_id"))
+    is_reference = nw.col("rank") == nw.col("reference_rank")
+    clocks = ranks.filter(is_reference).select("run_id", _reference_clock="_clock")
+    ranks = ranks.join(clocks, on="run_id", how="left")
+    ranks = ranks.with_columns(_is_one_clock=(nw.col("_clock") == nw.col("_reference_clock")).fill_null(False))
     shared = _select_shared_collectives(events, sources).select("rank", "match_id", "ts_ns", "end_ns")
     references = ranks.filter(nw.col("rank") == nw.col("reference_rank")).select("rank")
     reference = shared.join(references, on="rank", how="semi").select(
@@ -60,6 +63,19 @@ def conform(events: Frame, sources: Frame) -> Frame:
         .agg(_low_ns=nw.col("_low_ns").max(), _high_ns=nw.col("_high_ns").min(), collectives_count=nw.len())
     )
     return select_declared(_decide_offsets(ranks.join(bounds, on="rank", how="left")), TABLE)
+
+
+def _ranks(sources: Frame, nsys_ranks: Frame) -> Frame:
+    """The ranks that a trace or Nsight Systems timed, and the clock of the latter: a trace does not name its own."""
+    traces = sources.filter(nw.col("outcome") == "kept", nw.col("format") == "kineto", ~nw.col("rank").is_null())
+    traces = traces.select("run_id", "rank").unique()
+    timed = nsys_ranks.filter(~nw.col("rank").is_null(), nw.col("rule").is_null())
+    timed = timed.group_by("run_id", "rank").agg(_clock=nw.col("clock_id").min(), _other=nw.col("clock_id").max())
+    timed = timed.join(traces, on=["run_id", "rank"], how="anti")
+    one_clock = nw.when(nw.col("_clock") == nw.col("_other")).then(nw.col("_clock"))
+    timed = timed.select("run_id", "rank", _clock=one_clock, _is_timed=nw.lit(True))
+    nothing = {"_clock": nw.lit(None).cast(nw.String), "_is_timed": nw.lit(False)}
+    return nw.concat([traces.select("run_id", "rank", **nothing), timed])
 
 
 def _select_shared_collectives(events: Frame, sources: Frame) -> Frame:
@@ -86,16 +102,21 @@ def _decide_offsets(ranks: Frame) -> Frame:
     """The middle of the range and half its width; nothing, with the reason, where there is no range."""
     width = nw.col("_high_ns") - nw.col("_low_ns")
     is_reference = nw.col("rank") == nw.col("reference_rank")
+    is_reference |= nw.col("_is_one_clock")
     is_bounded = ~nw.col("_low_ns").is_null() & (width >= 0)
     zero, two = nw.lit(0).cast(nw.Int64), nw.lit(2).cast(nw.Int64)
     reason = (
         nw.when(is_reference | is_bounded)
         .then(nw.lit(None).cast(nw.String))
         .otherwise(
-            nw.when(nw.col("_low_ns").is_null())
-            .then(nw.lit("no synchronising collective is shared with the reference rank"))
+            nw.when(nw.col("_is_timed"))
+            .then(nw.lit("Nsight Systems recorded it in another session: whether the clocks are one is not known"))
             .otherwise(
-                nw.lit("the shared collectives contradict each other: one clock drifts, or they are not the same")
+                nw.when(nw.col("_low_ns").is_null())
+                .then(nw.lit("no synchronising collective is shared with the reference rank"))
+                .otherwise(
+                    nw.lit("the shared collectives contradict each other: one clock drifts, or they are not the same")
+                )
             )
         )
     )

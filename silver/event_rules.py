@@ -56,6 +56,12 @@ RULES = (
         "second_profile", "merged", "A rank that has a trace of its framework is timed by it, not by Nsight's rows too."
     ),
     Rule("seen_elsewhere", "merged", "A launch of which the API's or the GPU's own report tells is taken from there."),
+    Rule("graph_nodes", "merged", "A CUDA graph whose nodes were recorded is timed by them, not by its launch too."),
+    Rule("idle_process", "merged", "A process that used no GPU, beside processes that did, is no rank of the run."),
+    Rule("no_process", "merged", "A row of the host that names no process, in a recording of several, is no rank's."),
+    Rule(
+        "untold_rank", "rejected", "Nothing tells which process or GPU the row is of: silver.nsys_ranks has the reason."
+    ),
     Rule("launch_and_kernel", "split", "A row that tells a launch and its kernel is two events: one more than landed."),
     Rule("unknown_phase", "rejected", "An event whose phase is none of X M s t f i I R C has no agreed meaning."),
     Rule("no_time", "rejected", "A complete event without a start or a duration that 64 bits can hold is no interval."),
@@ -76,8 +82,15 @@ RULES = (
     Rule("devtools", "flagged", "What is recorded in devtools mode is not the shipped mode (R3)."),
     Rule("no_gpu_rows", "flagged", "No GPU rows with CC on are unobservable, not an idle GPU (R4)."),
     Rule("warmup_step", "flagged", "The first launch and warm-up steps are left out of pairs (R7); counted in steps."),
+    Rule(
+        "site_conflict",
+        "flagged",
+        "A name that a site's pattern and one of ours give different kinds is of the site's.",
+    ),
     Rule("unknown_on_gpu", "flagged", "GPU work whose name no pattern knows counts as compute."),
 )
+# Rules that settle rows of Nsight Systems unseen, and refuse them.
+REFUSED_UNSEEN = ("untold_rank",)
 REJECTED = tuple(rule.id for rule in RULES if rule.effect == "rejected")
 # The phase of an event that says when it began and how long it took: no other can be an interval.
 COMPLETE = "X"

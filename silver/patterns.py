@@ -27,7 +27,19 @@ KINDS = (
 )
 UNKNOWN_ON_GPU = "unknown_on_gpu"
 UNKNOWN_ON_HOST = "unknown_on_host"
-OWN_NAMES = (UNKNOWN_ON_GPU, UNKNOWN_ON_HOST)
+SITE_STEP = "site_step"
+_SITE = "site_"
+
+
+def site_id(kind: str) -> str:
+    """What `spans.pattern` says where a site's own pattern decided the kind."""
+    return f"{_SITE}{kind}"
+
+
+SITE_IDS = (*(site_id(kind) for kind in KINDS), SITE_STEP)
+# What people named themselves, on the host: their text is sensitive.
+_PRIVATE_SITE_IDS = (site_id("annotation"), site_id("host"), SITE_STEP)
+OWN_NAMES = (UNKNOWN_ON_GPU, UNKNOWN_ON_HOST, *SITE_IDS)
 _FILE = Path(__file__).with_name("span_kinds.toml")
 
 
@@ -72,6 +84,16 @@ class Patterns:
     def ids(self) -> tuple[str, ...]:
         """Every value that `spans.pattern` may have."""
         return (*(pattern.id for pattern in self.patterns), *OWN_NAMES)
+
+    @cached_property
+    def known_categories(self) -> tuple[str, ...]:
+        """The categories that patterns are asked of."""
+        return tuple(sorted({name for pattern in self.patterns for name in pattern.categories}))
+
+    @cached_property
+    def catch_alls(self) -> tuple[str, ...]:
+        """The patterns that take what no other does: to know better than they is no contradiction."""
+        return (*(pattern.id for pattern in self.patterns if pattern.name is None), *OWN_NAMES)
 
     def words(self, what: str) -> tuple[str, ...]:
         """The closed set of a word list: direction, memory, library or collective."""
@@ -131,15 +153,15 @@ class Patterns:
         """The kind that a pattern stands for; an unknown name on a GPU is compute."""
         found = nw.when(nw.col(pattern) == UNKNOWN_ON_GPU).then(nw.lit("compute")).otherwise(nw.lit("host"))
         for kind in KINDS:
-            ids = [entry.id for entry in self.patterns if entry.kind == kind]
-            if ids:
-                found = nw.when(nw.col(pattern).is_in(ids)).then(nw.lit(kind)).otherwise(found)
+            ids = [*(entry.id for entry in self.patterns if entry.kind == kind), site_id(kind)]
+            ids += [SITE_STEP] if kind == "annotation" else []
+            found = nw.when(nw.col(pattern).is_in(ids)).then(nw.lit(kind)).otherwise(found)
         return found
 
     def is_private(self, pattern: str) -> nw.Expr:
         """Whether the name is a person's own text."""
         ids = [entry.id for entry in self.patterns if entry.is_private]
-        return nw.col(pattern).is_in([*ids, UNKNOWN_ON_HOST])
+        return nw.col(pattern).is_in([*ids, UNKNOWN_ON_HOST, *_PRIVATE_SITE_IDS])
 
     def has_pattern(self, pattern: str, *ids: str) -> nw.Expr:
         """Whether one of these patterns matched; an id that the file does not have is a programming error."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import narwhals as nw
 
 from lake.frames import Frame
+from silver.nsys_ranks import NSYS_FORMATS, join_ranks
 from silver.patterns import PATTERNS
 
-NSYS_FORMATS = ("nsys_csv", "nsys_sqlite")
+if TYPE_CHECKING:
+    from silver.nsys_ranks import Placement
+
+__all__ = ["COLUMNS", "NOTES", "NSYS_FORMATS", "PROFILES", "adapt_nsys_events", "adapt_trace_events", "merge_profilers"]
 PROFILES = ("kineto", *NSYS_FORMATS)
 # Plans that put frames on top of each other read every column of both: only these go in.
 COLUMNS = (
@@ -37,7 +43,13 @@ _REPORTS = {
     "CUPTI_ACTIVITY_KIND_OVERHEAD": "overhead",
     "PROFILER_OVERHEAD": "overhead",
     "NVTX_EVENTS": "user_annotation",
+    "OSRT_API": "os_runtime",
+    "CUDA_UM_CPU_PAGE_FAULT_EVENTS": "page_fault",
+    "CUDA_UM_GPU_PAGE_FAULT_EVENTS": "page_fault",
+    "GPU_METRICS": "gpu_metric",
 }
+# Rows that have a start and no end: marks, readings, and faults that were not timed.
+_UNTIMED = ("user_annotation", "page_fault", "gpu_metric")
 # A start beyond it is no time, and one more would not fit.
 _LATEST_NS = 1 << 62
 
@@ -53,16 +65,19 @@ def adapt_trace_events(events: Frame) -> Frame:
     )
 
 
-def merge_profilers(events: Frame, nsys_events: Frame, sources: Frame) -> Frame:
+def merge_profilers(events: Frame, nsys_events: Frame, placement: Placement) -> Frame:
     """All events; a rank that has a trace is timed by that alone, and what two reports tell is taken once."""
     return nw.concat(
-        [adapt_trace_events(events.select(COLUMNS)).select(*COLUMNS, *NOTES), adapt_nsys_events(nsys_events, sources)]
+        [adapt_trace_events(events.select(COLUMNS)).select(*COLUMNS, *NOTES), adapt_nsys_events(nsys_events, placement)]
     )
 
 
-def adapt_nsys_events(nsys_events: Frame, sources: Frame) -> Frame:
+def adapt_nsys_events(nsys_events: Frame, placement: Placement) -> Frame:
     """Rows of Nsight Systems as events; a launch with its kernel is two of them."""
-    rows = _assign_ranks(nsys_events, sources)
+    rows = join_ranks(nsys_events, placement)
+    # Reports of launches have no correlation: the row itself ties the two events that it is.
+    tie = nw.when(nw.col("report") == _LAUNCHES).then(-nw.col("ordinal") - 1).otherwise(nw.col("correlation_id"))
+    rows = rows.with_columns(correlation_id=tie)
     is_launch = nw.col("report") == _LAUNCHES
     first = rows.with_columns(
         name=nw.when(is_launch).then(nw.col("api_name")).otherwise(nw.col("name")),
@@ -74,13 +89,13 @@ def adapt_nsys_events(nsys_events: Frame, sources: Frame) -> Frame:
     second = rows.filter(is_launch & nw.col("_fate").is_null()).with_columns(
         category=nw.lit("kernel"),
         _start_ns=nw.col("start_ns"),
-        ordinal=nw.col("ordinal") + nw.col("rows_count"),
+        ordinal=nw.col("ordinal") + nw.col("_file_rows"),
         _is_split=nw.lit(True),
     )
     columns = [*(name for name in COLUMNS if name not in {"phase", "external_id"}), "_start_ns", "source_memory"]
     columns += ["target_memory", "copy_kind", "is_payload_rounded", "_recording", "_fate", "_is_split"]
     both = nw.concat([first.select(columns), second.select(columns)])
-    is_mark = (nw.col("category") == "user_annotation") & nw.col("duration_ns").is_null()
+    is_mark = nw.col("category").is_in(_UNTIMED) & nw.col("duration_ns").is_null()
     is_start = nw.col("_start_ns") < _LATEST_NS
     is_rounded = nw.col("is_payload_rounded").fill_null(False)
     return both.with_columns(
@@ -93,35 +108,6 @@ def adapt_nsys_events(nsys_events: Frame, sources: Frame) -> Frame:
         _is_rounded=is_rounded,
         payload_bytes=nw.when(~(is_rounded & (nw.col("payload_bytes") == 0))).then(nw.col("payload_bytes")),
     ).select(*COLUMNS, *NOTES)
-
-
-def _assign_ranks(nsys_events: Frame, sources: Frame) -> Frame:
-    """Give rows their rank, the recording that their file is a report of, and the rule that settles them unseen."""
-    kept = sources.filter(nw.col("outcome") == "kept")
-    # `nsys stats` names its reports after the recording; files under other names are of one recording of their rank.
-    report = "_?cuda_(api|gpu|kern_exec)_trace.*"
-    name = nw.col("file_name")
-    stem = nw.when(name.str.contains(report)).then(name.str.replace_all(report, "")).otherwise(nw.lit(""))
-    files = kept.filter(nw.col("format").is_in(NSYS_FORMATS)).select(
-        "run_id", "source_sha256", "format", "rows_count", _stem=stem, rank=nw.col("rank").fill_null(0)
-    )
-    stem_of = nw.concat_str(nw.col("run_id"), nw.col("rank").cast(nw.String), nw.col("_stem"), separator="/")
-    files = files.with_columns(
-        _recording=nw.when(nw.col("format") == "nsys_csv").then(stem_of).otherwise(nw.col("source_sha256"))
-    )
-    traced = kept.filter(nw.col("format") == "kineto").select("run_id", "rank").unique()
-    files = files.join(traced.with_columns(_traced=nw.lit(1)), on=["run_id", "rank"], how="left")
-    rows = nsys_events.drop("run_id").join(files.drop("_stem", "format"), on="source_sha256", how="inner")
-    others = rows.filter(nw.col("report") != _LAUNCHES).select("_recording").unique()
-    rows = rows.join(others.with_columns(_told=nw.lit(1)), on="_recording", how="left")
-    is_launch = nw.col("report") == _LAUNCHES
-    fate = (
-        nw.when(nw.col("_traced") == 1)
-        .then(nw.lit("second_profile"))
-        .otherwise(nw.when(is_launch & (nw.col("_told") == 1)).then(nw.lit("seen_elsewhere")))
-    )
-    tie = nw.when(is_launch).then(-nw.col("ordinal") - 1).otherwise(nw.col("correlation_id"))
-    return rows.with_columns(_fate=fate, correlation_id=tie)
 
 
 def _category() -> nw.Expr:

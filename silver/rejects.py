@@ -1,4 +1,4 @@
-"""One row per thing that was refused: an event, a stretch of a source that nobody could read, or a whole file."""
+"""One row per thing that was refused: an event, a stretch that nobody could read, a process, or a whole file."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ import narwhals as nw
 
 from lake.frames import Frame, number_rows, select_declared
 from lake.tables import RUN_ID, Table, int32, int64, text
-from silver.event_rules import REJECTED, select_rejected, sentence_of
+from silver.event_rules import REFUSED_UNSEEN, REJECTED, select_rejected, sentence_of
 
-LEVELS = ("event", "stretch", "file")
+LEVELS = ("event", "stretch", "process", "file")
 
 TABLE = Table(
     tier="silver",
     name="rejects",
-    grain="One row per event, stretch or file that was refused.",
+    grain="One row per event, stretch, process of a recording or file that was refused.",
     key=("level", "source_sha256", "ordinal"),
-    inputs=("bronze.trace_events", "bronze.nsys_events", "bronze.source_files", "bronze.unreadable"),
+    inputs=(
+        "bronze.trace_events",
+        "bronze.nsys_events",
+        "bronze.source_files",
+        "bronze.unreadable",
+        "silver.nsys_ranks",
+    ),
     columns=(
         RUN_ID,
         text("level", "What was refused.", one_of=LEVELS),
         text("source_sha256", "The source file, by its digest; empty where it may not be read."),
         int64(
             "ordinal",
-            "Place of an event among the readable events of its source; of a stretch or a file, among those refused.",
+            "Place of an event among the readable events of its source; of anything else, among those refused.",
             minimum=0,
         ),
         int32("rank", "Rank that recorded it.", nullable=True, minimum=0),
@@ -43,9 +49,15 @@ TABLE = Table(
 )
 
 
-def conform(events: Frame, sources: Frame, unreadable: Frame) -> Frame:
+def conform(events: Frame, sources: Frame, unreadable: Frame, nsys_ranks: Frame) -> Frame:
     """Keep everything refused, with its reason and its place in the source."""
-    return nw.concat([_events(events, sources), _list_unreadable_ranges(unreadable, sources), _files(sources)])
+    refused = [
+        _events(events, sources),
+        _list_unreadable_ranges(unreadable, sources),
+        _processes(nsys_ranks),
+        _files(sources),
+    ]
+    return nw.concat(refused)
 
 
 def _events(events: Frame, sources: Frame) -> Frame:
@@ -64,6 +76,16 @@ def _list_unreadable_ranges(unreadable: Frame, sources: Frame) -> Frame:
         reason=nw.lit("No reader could parse this stretch of its source; the label says why."),
     )
     return select_declared(_blank(placed), TABLE)
+
+
+def _processes(nsys_ranks: Frame) -> Frame:
+    """Rows of Nsight Systems that nobody can tell apart: one reject for all rows of a kind."""
+    refused = nsys_ranks.filter(nw.col("rule").is_in(REFUSED_UNSEEN)).with_columns(
+        level=nw.lit("process"),
+        offset_bytes=nw.lit(None).cast(nw.Int64),
+        label=nw.concat_str(nw.col("rows_count").cast(nw.String), nw.lit("rows of"), nw.col("report"), separator=" "),
+    )
+    return select_declared(_blank(refused.drop("rule")).with_columns(rule=nw.lit(REFUSED_UNSEEN[0])), TABLE)
 
 
 def _files(sources: Frame) -> Frame:

@@ -6,8 +6,8 @@ import narwhals as nw
 
 from lake.frames import Frame, select_declared
 from lake.tables import RUN_ID, Table, int32, int64, text
-from silver.event_rules import EFFECTS, sentence_of, settle_by_phase
-from silver.patterns import PATTERNS, UNKNOWN_ON_GPU
+from silver.event_rules import EFFECTS, REFUSED_UNSEEN, sentence_of, settle_by_phase
+from silver.patterns import PATTERNS, SITE_IDS, UNKNOWN_ON_GPU
 from silver.profiler_events import NSYS_FORMATS, PROFILES
 
 TABLE = Table(
@@ -20,6 +20,7 @@ TABLE = Table(
         "bronze.nsys_events",
         "bronze.source_files",
         "bronze.runs",
+        "silver.nsys_ranks",
         "silver.spans",
         "silver.steps",
         "silver.rejects",
@@ -63,17 +64,21 @@ def conform(
     """Count what every rule did, each from the table that its effect left behind, never as a remainder."""
     landed, kept = _count_landed(events), _count_kept(spans)
     is_hidden = (PATTERNS.kind("pattern") == "copy") & nw.col("_is_reported") & ~nw.col("_is_directed")
+    is_refused = nw.col("rule").is_in(REFUSED_UNSEEN).fill_null(False)
+    refused = rejects.filter(nw.col("level") == "event").with_columns(_events=_ONE)
     counts = [
-        _count(landed.filter(~nw.col("rule").is_null()), "merged", nw.col("rule")),
+        _count(landed.filter(~nw.col("rule").is_null(), ~is_refused), "merged", nw.col("rule")),
+        _count(landed.filter(is_refused), "rejected", nw.col("rule")),
         kept.filter(nw.col("_duplicates") > 0)
         .group_by("source_sha256")
         .agg(events_count=nw.col("_duplicates").sum().cast(nw.Int64))
         .with_columns(effect=nw.lit("merged"), rule=nw.lit("duplicate"))
         .select(*_BY, "events_count"),
-        _count(rejects.filter(nw.col("level") == "event").with_columns(_events=_ONE), "rejected", nw.col("rule")),
+        _count(refused, "rejected", nw.col("rule")),
         _count(kept, "kept", nw.col("pattern")),
         _count(kept.filter(nw.col("pattern") == UNKNOWN_ON_GPU), "flagged", nw.lit(UNKNOWN_ON_GPU)),
         _count(kept.filter(is_hidden), "flagged", nw.lit("hidden_copy")),
+        _count(_contradicted(spans), "flagged", nw.lit("site_conflict")),
         *(_count(kept.filter(nw.col(column)), "flagged", nw.lit(rule)) for rule, column in _FLAGS.items()),
         _count(
             steps.filter(nw.col("is_warmup"), ~nw.col("source_sha256").is_null()).with_columns(_events=_ONE),
@@ -104,6 +109,14 @@ def _count_kept(spans: Frame) -> Frame:
     return sorts.group_by("source_sha256", *_SORTS).agg(
         _events=nw.len().cast(nw.Int64), _duplicates=nw.col("duplicates_count").sum().cast(nw.Int64)
     )
+
+
+def _contradicted(spans: Frame) -> Frame:
+    """Spans whose kind a site's pattern decided, where one of ours that is no catch-all says another."""
+    sited = spans.filter(nw.col("pattern").is_in(SITE_IDS), ~nw.col("name").is_null())
+    sited = sited.select("source_sha256", "category", "name", "kind", ours=PATTERNS.pattern("category", "name"))
+    is_other = ~nw.col("ours").is_in(PATTERNS.catch_alls) & (PATTERNS.kind("ours") != nw.col("kind"))
+    return sited.filter(is_other).with_columns(_events=_ONE)
 
 
 def _count(sorts: Frame, effect: str, rule: nw.Expr) -> Frame:

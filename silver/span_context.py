@@ -6,15 +6,16 @@ import narwhals as nw
 
 from lake.frames import Frame, add_latest_end, compute_once, number_rows
 from silver.patterns import PATTERNS
+from silver.site_patterns import NO_SITE, SitedPatterns
 
 _CALLS = ("cuda_runtime", "cuda_driver")
 
 
-def classify_names(spans: Frame, **also: nw.Expr) -> Frame:
+def classify_names(spans: Frame, site: SitedPatterns = NO_SITE, **also: nw.Expr) -> Frame:
     """Decide pattern and kind, and what else follows from a name, once per distinct name: a trace repeats few often."""
     spans = compute_once(spans.with_columns(nw.col("category", "name").fill_null("")))
     names = spans.select("category", "name").unique().with_columns(_category=PATTERNS.category("category"), **also)
-    names = names.with_columns(pattern=PATTERNS.pattern("_category", "name"), is_gpu=PATTERNS.is_gpu("_category"))
+    names = names.with_columns(pattern=site.pattern("_category", "name"), is_gpu=PATTERNS.is_gpu("_category"))
     names = names.with_columns(kind=PATTERNS.kind("pattern"))
     # Every name is among them, so both joins would do: this one keeps the spans as they lie.
     placed = spans.join(names, on=["category", "name"], how="left")

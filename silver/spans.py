@@ -9,6 +9,7 @@ from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.event_rules import IDENTITY, drop_duplicates, select_intervals
 from silver.patterns import KINDS, PATTERNS
 from silver.profiler_events import NOTES
+from silver.site_patterns import NO_SITE, SitedPatterns
 from silver.span_context import assign_launches, assign_steps, classify_names
 
 DIRECTIONS = PATTERNS.words("direction")
@@ -27,8 +28,10 @@ TABLE = Table(
         "bronze.nsys_events",
         "bronze.source_files",
         "bronze.runs",
+        "bronze.span_patterns",
         "silver.steps",
         "silver.clock_offsets",
+        "silver.nsys_ranks",
     ),
     columns=(
         RUN_ID,
@@ -40,7 +43,11 @@ TABLE = Table(
             "What the time went into; a call that starts a copy is blocking_copy where it lasted until the copy's end.",
             one_of=KINDS,
         ),
-        text("pattern", "Line of silver/span_kinds.toml that decided the kind.", one_of=PATTERNS.ids),
+        text(
+            "pattern",
+            "Line of silver/span_kinds.toml that decided the kind; site_…: a line of the site's own.",
+            one_of=PATTERNS.ids,
+        ),
         boolean("is_gpu", "Whether it ran on a GPU: its category says so."),
         text(
             "category",
@@ -97,9 +104,12 @@ def conform(
     runs: Frame,
     steps: Frame,
     clock_offsets: Frame,
+    site: SitedPatterns = NO_SITE,
 ) -> Frame:
     """Keep every interval once, and say what it was; time stays as recorded, with the aligned time beside it."""
-    spans = classify_names(drop_duplicates(select_intervals(events.select(*READ, *NOTES), sources)), **_list_words())
+    spans = classify_names(
+        drop_duplicates(select_intervals(events.select(*READ, *NOTES), sources)), site, **_list_words()
+    )
     spans = assign_launches(assign_steps(spans, steps), _called="_direction")
     spans = _read_copies(spans.join(_list_modes(runs), on="run_id", how="left"))
     spans = _mark_blocking_copies(spans)

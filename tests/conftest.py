@@ -77,6 +77,7 @@ class LandedRun:
     samples: pl.DataFrame
     attestations: pl.DataFrame
     copies: pl.DataFrame
+    patterns: pl.DataFrame
 
     def file(self, name: str) -> dict[str, object]:
         """The row of `bronze.source_files` for that file."""

@@ -36,9 +36,9 @@ class Chunk:
         return frame.filter(nw.col("rank").is_in(self.ranks))
 
 
-def part_of(parts: int) -> nw.Expr:
+def part_of(parts: int, where: nw.Expr | None = None) -> nw.Expr:
     """The part that an event falls into, by its call, else by its start: a call and its work stay together."""
-    where = nw.coalesce(nw.col("correlation_id"), nw.col("ts_ns")).fill_null(0)
+    where = (nw.coalesce(nw.col("correlation_id"), nw.col("ts_ns")) if where is None else where).fill_null(0)
     # Times are often whole microseconds: a prime comes first, or all of them would fall into one part. Engines disagree
     # on the sign of a remainder: it is made positive by hand.
     return (((where % _PRIME) + _PRIME) % _PRIME) % parts

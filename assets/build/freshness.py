@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from assets.build import chunking
 from assets.build.catalogue import TABLES
-from bronze import land
+from bronze import land, span_patterns
 from bronze import runs as landed
 from gold import attested_runs
 from lake.attestation_keys import NO_KEYS
 from lake.errors import LakeError
+from lake.side_files import read_beside
 from silver import attestations, device_samples, runs
 from silver.patterns import PATTERNS
 from silver.policy import POLICY
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from lake.attestation_keys import AttestationKeys
     from lake.landing_zone import LandingZone
+    from lake.locations import Location
     from lake.snapshot import Snapshot
     from lake.tables import Table
 
@@ -39,6 +41,8 @@ MEASURES_VERSION = 9
 class Snapshots(Protocol):
     """What tells how a table is: the lake as it is now, or one look at it."""
 
+    place: Location
+
     def snapshot(self, table: Table) -> Snapshot:
         """The table at one version."""
 
@@ -48,6 +52,7 @@ class Look:
 
     def __init__(self, lake: Snapshots, zone: LandingZone | None = None, keys: AttestationKeys = NO_KEYS) -> None:
         """Without a landing zone, bronze is taken as it is."""
+        self.place = lake.place
         self._lake = lake
         self._zone = zone
         self._keys = keys
@@ -58,6 +63,11 @@ class Look:
         if table.full_name not in self._snapshots:
             self._snapshots[table.full_name] = self._lake.snapshot(table)
         return self._snapshots[table.full_name]
+
+    @cached_property
+    def site_patterns(self) -> bytes:
+        """The site's own span patterns beside the lake; empty where it has none."""
+        return read_beside(self.place, span_patterns.FILE_NAME, span_patterns.MOST_BYTES) or b""
 
     def list_marks(self, table: Table, run_id: str) -> list[int | None]:
         """The one mark that all inputs of a table bear for a run, or all of them where they differ."""
@@ -115,7 +125,8 @@ def fingerprint_run(look: Look, table: Table, run_id: str) -> str:
     """The fingerprint that a run's partition of a table of silver or gold has to bear."""
     if table.tier == "silver":
         # Bronze is replaced whole, and its last table bears the mark of all of them.
-        return fingerprint(table, look.snapshot(landed.TABLE).mark(run_id))
+        site = [hashlib.sha256(look.site_patterns).hexdigest()] if look.site_patterns else []
+        return fingerprint(table, look.snapshot(landed.TABLE).mark(run_id), *site)
     # What is said of a run's attestation depends on who else holds its tokens.
     others = look.find_replays(run_id) if table == attested_runs.TABLE else []
     return fingerprint(table, *look.list_marks(table, run_id), *others)

@@ -21,6 +21,7 @@ from bronze import (
     collective_records,
     nsys_events,
     source_files,
+    span_patterns,
     trace_events,
     unreadable,
 )
@@ -37,6 +38,7 @@ from silver import (
     clock_offsets,
     collectives,
     crossings,
+    nsys_ranks,
     profiler_events,
     rejects,
     rule_counts,
@@ -46,9 +48,11 @@ from silver import (
     throughput,
 )
 from silver.event_rules import COMPLETE
+from silver.site_patterns import combine_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from assets.build.chunking import Chunk
     from assets.build.table_tasks import TableOrder
@@ -58,6 +62,7 @@ if TYPE_CHECKING:
     from lake.staging import Stage, Staged
     from lake.store import Lake
     from lake.tables import Table
+    from silver.site_patterns import SitedPatterns
 
 TABLES = select("silver")
 _SIGNS = {"kept": 1, "merged": 1, "rejected": 1, "split": -1, "flagged": 0}
@@ -101,12 +106,20 @@ class SilverBuild:
         self._runs = self._wrap_rows(claimed.TABLE)
         self._sources = self._wrap_rows(source_files.TABLE)
         self._traces = self._read(trace_events.TABLE)
-        self._at_hand = {claimed.TABLE: self._runs, source_files.TABLE: self._sources, trace_events.TABLE: self._traces}
-        self._events_by_rank, has_nsys = self._count_events()
-        self._nsys = (
-            profiler_events.adapt_nsys_events(self._read(nsys_events.TABLE), self._sources) if has_nsys else None
+        self._profiled = self._read(nsys_events.TABLE) if self._has_nsys() else None
+        rows = self._profiled if self._profiled is not None else self._engine.wrap(_no_rows(nsys_events.TABLE))
+        self._placement = nsys_ranks.place_rows(rows, self._sources, engine.rows, engine.wrap)
+        self._at_hand = {
+            claimed.TABLE: self._runs,
+            source_files.TABLE: self._sources,
+            trace_events.TABLE: self._traces,
+            nsys_ranks.TABLE: self._engine.wrap(self._placement.table),
+        }
+        self._events_by_rank = self._count_events()
+        self._events = self._concat_profilers(
+            profiler_events.adapt_trace_events(self._traces), self._adapted(self._profiled)
         )
-        self._events = self._concat_profilers(profiler_events.adapt_trace_events(self._traces), self._nsys)
+        self._site = self._patterns(look.site_patterns)
         self._chunks = list(plan_chunks(self._events_by_rank, chunking.CHUNK_EVENTS))
         self._made: dict[str, Frame] = {}
 
@@ -135,7 +148,7 @@ class SilverBuild:
         """Put a table's rows on a stage: the given chunks of a large one, a small one whole."""
         if stage.table == spans.TABLE:
             known = (self._sources, self._runs, self._small(steps.TABLE), self._small(clock_offsets.TABLE))
-            self._fill_stage(stage, self._spans(plan, stage, lambda events: spans.conform(events, *known)))
+            self._fill_stage(stage, self._spans(plan, stage, lambda events: spans.conform(events, *known, self._site)))
         elif stage.table == crossings.TABLE:
             intervals, together = self._read(spans.TABLE), self._small(collectives.TABLE)
             whole = {chunk.ranks: chunk for chunk in plan}.values()
@@ -151,10 +164,20 @@ class SilverBuild:
     def _plan(self, table: Table) -> Frame:
         """How a small table follows from what came before it."""
         read, small, run = self._read, self._small, self._runs
+        placed = self._at_hand[nsys_ranks.TABLE]
         # What takes more than its inputs; any other table is its transform, given its inputs in their order.
         plans: dict[str, Callable[[], Frame]] = {
-            steps.TABLE.name: lambda: steps.conform(self._events, self._sources, run, small(clock_offsets.TABLE)),
-            rejects.TABLE.name: lambda: rejects.conform(self._events, self._sources, read(unreadable.TABLE)),
+            nsys_ranks.TABLE.name: lambda: placed,
+            steps.TABLE.name: lambda: steps.conform(
+                self._events,
+                self._sources,
+                run,
+                small(clock_offsets.TABLE),
+                placed,
+                self._site,
+                is_profiled=self._profiled is not None,
+            ),
+            rejects.TABLE.name: lambda: rejects.conform(self._events, self._sources, read(unreadable.TABLE), placed),
             rule_counts.TABLE.name: lambda: rule_counts.conform(
                 self._events, self._sources, run, read(spans.TABLE), small(steps.TABLE), small(rejects.TABLE)
             ),
@@ -188,7 +211,10 @@ class SilverBuild:
         """The spans of each chunk; a rank in parts is read once and shared out on disk, not read once a part."""
         for chunk in plan:
             if chunk.parts == 1:
-                yield self._engine.rows(conform(chunk.of(self._events)), is_small=True)
+                traced = profiler_events.adapt_trace_events(chunk.of(self._traces))
+                mine = self._adapted(self._profiled_by(chunk.ranks))
+                mine = None if mine is None else chunk.of(mine)
+                yield self._engine.rows(conform(self._concat_profilers(traced, mine)), is_small=True)
             elif chunk.part == 0:
                 (rank,) = chunk.ranks
                 yield from self._build_by_chunk(rank, chunk.parts, stage, conform)
@@ -199,14 +225,41 @@ class SilverBuild:
             for batch in prefetch((batch.filter(pc.field("phase") == COMPLETE) for batch in read), most=1):
                 placed = nw.from_native(pl.DataFrame(batch)).select(part=part_of(parts).cast(nw.Int64))
                 shares.add(batch, placed["part"].to_numpy())
-        if self._nsys is None:
+        if self._profiled is None:
             traced = map(shares.read, range(parts))
             yield from self._engine.each(lambda events: conform(profiler_events.adapt_trace_events(events)), traced)
             return
+        with SpilledRows(_folder(stage.spool, "nsys"), nsys_events.TABLE.arrow_schema, parts) as profiled:
+            for batch in prefetch(self._profiled_batches(rank), most=1):
+                where = nw.coalesce(nw.col("correlation_id"), nw.col("start_ns"))
+                placed = nw.from_native(pl.DataFrame(batch)).select(part=part_of(parts, where).cast(nw.Int64))
+                profiled.add(batch, placed["part"].to_numpy())
         for part in range(parts):
-            mine = self._nsys.filter(nw.col("rank") == rank, part_of(parts) == part)
+            mine = self._adapted(self._engine.wrap(profiled.read(part)))
+            mine = None if mine is None else mine.filter(nw.col("rank") == rank)
             traced_part = profiler_events.adapt_trace_events(self._engine.wrap(shares.read(part)))
             yield self._engine.rows(conform(self._concat_profilers(traced_part, mine)), is_small=True)
+
+    def _adapted(self, rows: Frame | None) -> Frame | None:
+        """Rows of Nsight Systems as events."""
+        return None if rows is None else profiler_events.adapt_nsys_events(rows, self._placement)
+
+    def _profiled_by(self, ranks: Sequence[int]) -> Frame | None:
+        """The rows of Nsight Systems that processes of these ranks recorded, and rows that name no process."""
+        sources, processes = self._placement.recorded_by(ranks)
+        if self._profiled is None or not sources:
+            return None
+        is_mine = nw.col("source_sha256").is_in(sources) & nw.col("process_id").fill_null("").is_in(processes)
+        return self._profiled.filter(is_mine)
+
+    def _profiled_batches(self, rank: int) -> Iterator[pa.RecordBatch]:
+        """The same, a batch at a time."""
+        sources, processes = self._placement.recorded_by([rank])
+        columns = nsys_events.TABLE.column_names
+        for source in sources:
+            for batch in self._lake.batches(nsys_events.TABLE, self._run_id, columns, source_sha256=source):
+                named = pc.fill_null(batch.column("process_id"), "")
+                yield batch.filter(pc.is_in(named, value_set=pa.array(processes, pa.string())))
 
     @staticmethod
     def _concat_profilers(traced: Frame, nsys: Frame | None) -> Frame:
@@ -216,15 +269,26 @@ class SilverBuild:
         columns = [name for name in nsys.collect_schema().names() if name in set(traced.collect_schema().names())]
         return nw.concat([traced.select(columns), nsys.select(columns)])
 
-    def _count_events(self) -> tuple[dict[int, int], bool]:
-        """How many events each rank has, as bronze counted them, and whether any are of Nsight Systems."""
+    def _patterns(self, site: bytes) -> SitedPatterns:
+        """The site's patterns, those beside the lake before those of the run."""
+        beside = span_patterns.parse_patterns(site, f"{span_patterns.FILE_NAME} beside the lake") if site else []
+        own = self._engine.rows(self._read(span_patterns.TABLE)).sort_by([("ordinal", "ascending")]).to_pylist()
+        files = [(f"{span_patterns.FILE_NAME} beside the lake", beside), (f"that of run {self._run_id}", own)]
+        return combine_patterns(files)
+
+    def _has_nsys(self) -> bool:
+        """Whether any file of the run is of Nsight Systems."""
+        is_nsys = (nw.col("outcome") == "kept") & nw.col("format").is_in(profiler_events.NSYS_FORMATS)
+        return bool(self._engine.rows(self._sources.filter(is_nsys).select("source_sha256")).num_rows)
+
+    def _count_events(self) -> dict[int, int]:
+        """How many events each rank has, as bronze counted them."""
         counts: Counter[int] = Counter()
-        has_nsys = False
-        is_profile = (nw.col("outcome") == "kept") & nw.col("format").is_in(profiler_events.PROFILES)
-        for row in self._engine.rows(self._sources.filter(is_profile)).to_pylist():
-            counts[row["rank"] or 0] += _count_landed(row)
-            has_nsys |= row["format"] in profiler_events.NSYS_FORMATS
-        return dict(counts), has_nsys
+        is_trace = (nw.col("outcome") == "kept") & (nw.col("format") == "kineto")
+        for row in self._engine.rows(self._sources.filter(is_trace)).to_pylist():
+            counts[row["rank"] or 0] += row["events_count"]
+        counts.update(self._placement.rows_by_rank)
+        return dict(counts)
 
     def _require_no_loss(self, counts: pa.Table) -> None:
         """Hold law 2 before anything downstream is made: landed + split = kept + merged + rejected, per file."""
@@ -252,6 +316,17 @@ class SilverBuild:
         """Write rows share by share, while the next are made."""
         for rows in prefetch(found, most=1):
             self._lake.add(stage, rows)
+
+
+def _folder(spool: Path, name: str) -> Path:
+    """A directory of its own within a stage's spool."""
+    folder = spool / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _no_rows(table: Table) -> pa.Table:
+    return table.arrow_schema.empty_table()
 
 
 _TABLES = {table.name: table for table in TABLES}

@@ -52,7 +52,8 @@ _QUERIES = {
             UNION ALL SELECT run_id, source_sha256 FROM bronze.collective_records
             UNION ALL SELECT run_id, source_sha256 FROM bronze.device_samples
             UNION ALL SELECT run_id, source_sha256 FROM bronze.attestations
-            UNION ALL SELECT run_id, source_sha256 FROM bronze.copy_rates),
+            UNION ALL SELECT run_id, source_sha256 FROM bronze.copy_rates
+            UNION ALL SELECT run_id, source_sha256 FROM bronze.span_patterns),
         found AS (SELECT run_id, source_sha256, count(*) AS found_count FROM rows GROUP BY run_id, source_sha256)
         SELECT run_id, source_sha256, rows_count, coalesce(found_count, 0) AS found_count
         FROM (SELECT * FROM checked WHERE outcome = 'kept') LEFT JOIN found USING (run_id, source_sha256)
@@ -95,7 +96,7 @@ _QUERIES = {
     "refused": """
         WITH told AS (
             SELECT run_id, source_sha256, sum(events_count) AS rejected_count FROM silver.rule_counts
-            WHERE effect = 'rejected' GROUP BY run_id, source_sha256),
+            WHERE effect = 'rejected' AND rule <> 'untold_rank' GROUP BY run_id, source_sha256),
         found AS (
             SELECT run_id, source_sha256, count(*) AS found_count FROM checked
             WHERE level = 'event' GROUP BY run_id, source_sha256)

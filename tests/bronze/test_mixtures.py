@@ -43,6 +43,7 @@ _FILES = {
     "nccl_tests": (json.dumps({"results": [{"out_of_place": None}]}).encode(), 1),
     "nvidia_smi": (b"index, power.draw [W], memory.used [MiB]\n0, 1 W, 2 MiB\n", 2),
     "copy_rate_csv": (b"size,bw\n64,0.5\n128,1\n", 2),
+    "span_kinds": (b'# ours\n[[pattern]]\nid = "a"\nkind = "compute"\nname = "b"\n', 1),
     "dcgm": (b"DCGM_FI_X 1\n", 1),
     "conf_compute": (b"    CC State : ON\n", 1),
     "eat_bundle": (_SIGNER.bundle({}, GPU_0={}), 2),
@@ -57,7 +58,7 @@ def everything(tmp_path: Path) -> dict[str, tuple[bytes, int]]:
 
 def rows_by_source(landed: LandedRun) -> dict[str, int]:
     records = (landed.nsys, landed.training, landed.collectives, landed.samples, landed.attestations, landed.copies)
-    tables = (landed.events, *records)
+    tables = (landed.events, *records, landed.patterns)
     counted = pl.concat(table.select("source_sha256") for table in tables).group_by("source_sha256").len()
     return dict(counted.iter_rows())
 
@@ -78,7 +79,7 @@ def test_every_format_is_told_by_its_content(land_files: LandFiles, everything: 
     for name, (_, rows) in everything.items():
         assert told[name]["rows_count"] == rows == counts[told[name]["source_sha256"]], name
     (run,) = landed.runs.to_dicts()
-    assert (run["events_count"], run["records_count"], run["unreadable_count"]) == (2, 16, 1)
+    assert (run["events_count"], run["records_count"], run["unreadable_count"]) == (2, 17, 1)
     assert (run["ranks_count"], run["conflicts"]) == (1, None)
 
 

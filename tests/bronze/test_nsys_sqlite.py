@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
+import struct
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,7 @@ def test_an_export_is_landed_with_names_labels_and_utc(land_files: LandFiles, da
             "duration_ns": 5,
             "ts_ns": base + 9007199254740993,
             "correlation_id": 5,
+            "host_id": "host 0",
             "process_id": "77",
             "device_id": 0,
             "context_id": 1,
@@ -128,6 +130,7 @@ def test_an_export_is_landed_with_names_labels_and_utc(land_files: LandFiles, da
             "duration_ns": 3,
             "ts_ns": base + 1,
             "correlation_id": 5,
+            "host_id": "host 0",
             "process_id": "77",
             "thread_id": "78",
             "result": "0",
@@ -168,6 +171,52 @@ def test_a_compressed_export_is_the_same_export(land_files: LandFiles, database:
     landed = land_files({"a.sqlite": data, "b.sqlite.gz": gzip.compress(data)})
     assert landed.files["format"].to_list() == ["nsys_sqlite"] * 2
     assert landed.nsys["start_ns"].to_list() == [1, 1]
+
+
+def test_tables_that_no_reader_takes_are_counted_by_name(land_files: LandFiles, database: Any) -> None:
+    others = (
+        "CREATE TABLE SCHED_EVENTS (start INTEGER); INSERT INTO SCHED_EVENTS VALUES (1), (2);"
+        "CREATE TABLE GENERIC_EVENTS (start INTEGER); CREATE TABLE SOMETHING_NEW (a INTEGER);"
+        "CREATE VIEW COMPOSITE_EVENTS AS SELECT 1; CREATE TABLE ENUM_WHATEVER (id INTEGER);"
+    )
+    file = land_files({"a.sqlite": database(_KERNELS + others)}).file("a.sqlite")
+    ignored = json.loads(str(file["ignored_tables"]))
+    assert ignored == {"COMPOSITE_EVENTS": None, "SCHED_EVENTS": 2, "SOMETHING_NEW": None}
+
+
+def test_waits_faults_and_metrics_are_landed(land_files: LandFiles, database: Any) -> None:
+    script = (
+        "CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT); INSERT INTO StringIds VALUES (1, 'poll');"
+        "CREATE TABLE OSRT_API (start INTEGER, end INTEGER, globalTid INTEGER, nameId INTEGER);"
+        "INSERT INTO OSRT_API VALUES (1, 5, 1291845710, 1);"
+        "CREATE TABLE CUDA_UM_GPU_PAGE_FAULT_EVENTS (start INTEGER, end INTEGER, globalPid INTEGER, deviceId INTEGER);"
+        "INSERT INTO CUDA_UM_GPU_PAGE_FAULT_EVENTS VALUES (2, 4, 1291845632, 1);"
+        "CREATE TABLE TARGET_INFO_GPU_METRICS (typeId INTEGER, metricId INTEGER, metricName TEXT);"
+        "INSERT INTO TARGET_INFO_GPU_METRICS VALUES (7, 3, 'SMs Active');"
+        "CREATE TABLE GPU_METRICS (timestamp INTEGER, typeId INTEGER, metricId INTEGER, value INTEGER);"
+        "INSERT INTO GPU_METRICS VALUES (3, 7, 3, 88);"
+    )
+    found = rows(land_files({"a.sqlite": database(script)}))
+    assert [(row["report"], row.get("name"), row["start_ns"], row.get("process_id")) for row in found] == [
+        ("OSRT_API", "poll", 1, "77"),
+        ("CUDA_UM_GPU_PAGE_FAULT_EVENTS", None, 2, "77"),
+        ("GPU_METRICS", "SMs Active", 3, None),
+    ]
+    assert json.loads(found[2]["args"])["value"] == 88
+
+
+def test_nccls_payload_gives_its_process_a_rank(land_files: LandFiles, database: Any) -> None:
+    payload = struct.pack("<QQQQQiiii", 1, 16777218, 24, 32, 99, 8, 3, 3, 0)
+    data = database(
+        "CREATE TABLE NVTX_PAYLOAD_SCHEMA_ENTRIES (domainId INTEGER, schemaId INTEGER, name TEXT, type INTEGER,"
+        " offset INTEGER); INSERT INTO NVTX_PAYLOAD_SCHEMA_ENTRIES VALUES (1, 16777218, 'No. of ranks', 5, 8),"
+        " (1, 16777218, 'Rank', 5, 12), (1, 16777218, 'NCCL communicator ID', 18, NULL);"
+        "CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, text TEXT, binaryData TEXT);",
+        ("INSERT INTO NVTX_EVENTS VALUES (1, 2, ?, ?)", ("ncclCommInitRank", payload)),
+        ("INSERT INTO NVTX_EVENTS VALUES (1, 2, ?, ?)", ("ncclCommInitRank", payload[:40])),
+    )
+    landed = land_files({"a.sqlite": data}).nsys
+    assert landed.select("nccl_rank", "nccl_ranks_count").rows() == [(3, 8), (None, None)]
 
 
 # -- hostile --------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from silver import clock_offsets
+from silver import clock_offsets, nsys_ranks
 from tests.support.silver_rows import Bronze, all_reduce, copy, event, kernel, note, ordered, run, settled, source
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ RANKS: list[Row] = [
 def offsets(engine: Bench) -> pl.DataFrame:
     """The offsets of all ranks above, which are one run."""
     bronze = Bronze.of(*RANKS)
-    frame = clock_offsets.conform(engine.wrap(bronze.events), engine.wrap(bronze.sources))
+    placed = engine.wrap(nsys_ranks.TABLE.arrow_schema.empty_table())
+    frame = clock_offsets.conform(engine.wrap(bronze.events), engine.wrap(bronze.sources), placed)
     return ordered(clock_offsets.TABLE, settled(engine, frame, clock_offsets.TABLE))
 
 

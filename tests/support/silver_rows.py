@@ -25,6 +25,7 @@ from silver import (
     crossings,
     device_samples,
     nonce_budgets,
+    nsys_ranks,
     profiler_events,
     rejects,
     rule_counts,
@@ -306,11 +307,14 @@ def conformed(
         return bench.wrap(rows)
 
     traces, files = bench.wrap(bronze.events), bench.wrap(bronze.sources)
-    events = profiler_events.merge_profilers(traces, bench.wrap(bronze.nsys), files)
+    profiled = bench.wrap(bronze.nsys)
+    placement = nsys_ranks.place_rows(profiled, files, bench.rows, bench.wrap)
+    events = profiler_events.merge_profilers(traces, profiled, placement)
+    placed = keep(nsys_ranks.TABLE, bench.wrap(placement.table))
     claims, broken = bench.wrap(bronze.runs), bench.wrap(bronze.unreadable)
-    offsets = keep(clock_offsets.TABLE, clock_offsets.conform(traces, files))
-    stepped = keep(steps.TABLE, steps.conform(events, files, claims, offsets))
-    refused = keep(rejects.TABLE, rejects.conform(events, files, broken))
+    offsets = keep(clock_offsets.TABLE, clock_offsets.conform(traces, files, placed))
+    stepped = keep(steps.TABLE, steps.conform(events, files, claims, offsets, placed))
+    refused = keep(rejects.TABLE, rejects.conform(events, files, broken, placed))
     parts = (spans.conform(share, files, claims, stepped, offsets) for share in shares(events))
     kept = keep(spans.TABLE, *parts)
     keep(rule_counts.TABLE, rule_counts.conform(events, files, claims, kept, stepped, refused))

@@ -1,0 +1,40 @@
+"""Small files that a person puts beside the lake: settings of a site that hold for every run of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from obstore.exceptions import NotFoundError
+
+from lake.errors import EvidenceRejected
+from lake.locations import Location, report_unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def read_beside(place: Location, name: str, most_bytes: int) -> bytes | None:
+    """The file of that name in the directory that the lake lies in; none where there is none."""
+    found: bytes | None
+    with report_unreachable(f"{name} beside {place} could not be read"):
+        if place.is_local:
+            path = Path(place.root).parent / name
+            if not path.is_file():
+                return None
+            with path.open("rb") as file:
+                found = file.read(most_bytes + 1)
+        else:
+            found = _fetch(place.root.rpartition("/")[0], name, place.options)
+    if len(found or b"") > most_bytes:
+        raise EvidenceRejected(f"{name} beside {place} has more than {most_bytes:,} bytes", "it is meant to be small")
+    return found
+
+
+def _fetch(root: str, name: str, options: Mapping[str, str]) -> bytes | None:
+    if not root.partition("://")[2].strip("/"):  # the lake is a whole bucket: nothing lies beside it
+        return None
+    try:
+        return bytes(Location(root, dict(options)).store.get(name).bytes())
+    except (NotFoundError, FileNotFoundError):
+        return None
