@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from gold.margin import MARGIN
 from gold.power import (
@@ -105,7 +105,7 @@ def judge(ratio: float, p_value: float, equivalence_p_value: float) -> str:
 def control_false_discoveries(p_values: Sequence[float | None]) -> list[float | None]:
     """Adjust the p values of questions that are asked together (Benjamini-Hochberg); None stays None."""
     known = [value for value in p_values if value is not None]
-    adjusted = iter(stats.false_discovery_control(known) if known else ())
+    adjusted = iter(scipy.stats.false_discovery_control(known) if known else ())
     return [None if value is None else float(next(adjusted)) for value in p_values]
 
 
@@ -160,7 +160,7 @@ def _compare_modelled(
     logs = [_take_logs(side) for side in (ours, theirs)]
     log_ratio = float(logs[0].mean() - logs[1].mean())
     own, degrees = _pool_deviation(logs) ** 2, sum(len(side) - 1 for side in logs)
-    if degrees and own > noise.log_deviation**2 * float(stats.f.ppf(1 - LEVEL, degrees, noise.degrees)):
+    if degrees and own > noise.log_deviation**2 * float(scipy.stats.f.ppf(1 - LEVEL, degrees, noise.degrees)):
         return None  # this pair is noisier than those repeats: nothing is borrowed
     variances = [
         float(np.mean([noise.find_variance(run.log_standard_error or 0.0) for run in side])) for side in (ours, theirs)
@@ -212,7 +212,7 @@ def _describe_within_run(
     if sum(parts) <= 0:
         return estimate
     freedom = sum(parts) ** 2 / sum(part**2 / free for part, free in zip(parts, degrees, strict=True))
-    half = float(stats.t.ppf(1 - LEVEL / 2, freedom)) * math.sqrt(sum(parts))
+    half = float(scipy.stats.t.ppf(1 - LEVEL / 2, freedom)) * math.sqrt(sum(parts))
     return replace(
         estimate, low=math.exp(log_ratio - half), high=math.exp(log_ratio + half), interval_over="within_run"
     )
@@ -220,10 +220,10 @@ def _describe_within_run(
 
 def _estimate(log_ratio: float, error: float, degrees: float, margin: float) -> Estimate:
     """The interval and the two tests of a log ratio with its standard error."""
-    half = float(stats.t.ppf(1 - LEVEL / 2, degrees)) * error
-    p_value = float(2 * stats.t.sf(abs(log_ratio) / error, degrees))
+    half = float(scipy.stats.t.ppf(1 - LEVEL / 2, degrees)) * error
+    p_value = float(2 * scipy.stats.t.sf(abs(log_ratio) / error, degrees))
     least = math.log1p(margin) - abs(log_ratio)
-    equivalence = float(stats.t.sf(least / error, degrees))
+    equivalence = float(scipy.stats.t.sf(least / error, degrees))
     ratio = math.exp(log_ratio)
     return Estimate(
         ratio,
@@ -237,7 +237,9 @@ def _estimate(log_ratio: float, error: float, degrees: float, margin: float) -> 
 
 def _find_detectable(effect: float, error: float, degrees: float, margin: float) -> float:
     """The smallest true difference that is called one four times out of five: found, and not within the margin."""
-    beyond = math.log1p(margin) - error * float(stats.t.ppf(1 - LEVEL, degrees) - stats.t.ppf(POWER, degrees))
+    beyond = math.log1p(margin) - error * float(
+        scipy.stats.t.ppf(1 - LEVEL, degrees) - scipy.stats.t.ppf(POWER, degrees)
+    )
     return math.expm1(max(effect * error, beyond))
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 if TYPE_CHECKING:
     Values = np.ndarray[Any, np.dtype[np.float64]]
@@ -40,11 +40,13 @@ class _Curve:
 @lru_cache(maxsize=256)
 def _trace_curve(runs: int, baseline_runs: int) -> _Curve:
     """Integrate over the variances that two sides of equal noise would show: chi-squared, by their quantiles."""
-    ours, theirs = np.meshgrid(*(stats.chi2.ppf(_QUANTILES, n - 1) / (n - 1) / n for n in (runs, baseline_runs)))
+    ours, theirs = np.meshgrid(*(scipy.stats.chi2.ppf(_QUANTILES, n - 1) / (n - 1) / n for n in (runs, baseline_runs)))
     degrees = (ours + theirs) ** 2 / (ours**2 / (runs - 1) + theirs**2 / (baseline_runs - 1))
     stated = np.sqrt((ours + theirs) / (1 / runs + 1 / baseline_runs)).ravel()
-    bound = stats.t.ppf(1 - LEVEL / 2, degrees).ravel() * stated
-    powers = np.array([np.mean(stats.norm.sf(bound - effect) + stats.norm.cdf(-bound - effect)) for effect in _EFFECTS])
+    bound = scipy.stats.t.ppf(1 - LEVEL / 2, degrees).ravel() * stated
+    powers = np.array(
+        [np.mean(scipy.stats.norm.sf(bound - effect) + scipy.stats.norm.cdf(-bound - effect)) for effect in _EFFECTS]
+    )
     return _Curve(powers, stated)
 
 
@@ -62,14 +64,14 @@ def find_detectable_effect(runs: int, baseline_runs: int) -> float:
         own, typical = curve.at(effect * curve.stated).mean(), curve.at(np.array([effect * middle]))[0]
         return float((own + typical) / 2 - POWER)
 
-    return float(optimize.brentq(fall_short, 0.1, 40.0))
+    return float(scipy.optimize.brentq(fall_short, 0.1, 40.0))
 
 
 @lru_cache(maxsize=256)
 def find_detectable_effect_of_known_noise(degrees: float) -> float:
     """The same where the noise is known with so many degrees of freedom: by the noncentral t distribution."""
-    bound = stats.t.ppf(1 - LEVEL / 2, degrees)
-    return float(optimize.brentq(lambda effect: stats.nct.sf(bound, degrees, effect) - POWER, 0.1, 30.0))
+    bound = scipy.stats.t.ppf(1 - LEVEL / 2, degrees)
+    return float(scipy.optimize.brentq(lambda effect: scipy.stats.nct.sf(bound, degrees, effect) - POWER, 0.1, 30.0))
 
 
 def count_runs_needed(log_ratio: float, log_deviation: float, log_margin: float) -> int | None:
@@ -97,5 +99,5 @@ def _find_needed_effects(runs: int) -> tuple[float, float]:
     else:
         difference = float(np.interp(POWER, _trace_curve(runs, runs).powers, _EFFECTS))
     # Both of the one-sided tests must succeed: at a ratio of 1 each may fail half as often.
-    equivalence = stats.t.ppf(1 - LEVEL, degrees) + stats.t.ppf(1 - (1 - POWER) / 2, degrees)
+    equivalence = scipy.stats.t.ppf(1 - LEVEL, degrees) + scipy.stats.t.ppf(1 - (1 - POWER) / 2, degrees)
     return difference, float(equivalence)

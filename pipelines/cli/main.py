@@ -301,14 +301,15 @@ def ui(chosen: Settings, port: int, only: str | None) -> None:
 
 
 @main.command()
+@click.option("--all", "is_all", is_flag=True, help="Take all forty bundled runs, not two pairs with their repeats.")
 @click.pass_obj
-def demo(chosen: Settings) -> None:
-    """Land the bundled recordings, run the pipeline on them, and tell what the sealing cost and where."""
+def demo(chosen: Settings, is_all: bool) -> None:
+    """Land bundled recordings, run the pipeline on them, and print what the sealing cost and where."""
     from lake.landing_zone import LandingZone
     from pipelines.cli import demo as bundled
     from pipelines.cli import verdicts
 
-    run_ids = bundled.land_samples(LandingZone(chosen.landing))
+    run_ids = bundled.land_samples(LandingZone(chosen.landing), ("",) if is_all else bundled.FIRST_LOOK)
     outcomes = _run(chosen, run_ids)
     if any(outcome.fault for outcome in outcomes):
         raise SystemExit(FAILED)
@@ -322,8 +323,8 @@ The tables are a Delta lake in {chosen.lake}. Look around:
   {sys.argv[0]} status
   {sys.argv[0]} report
   {sys.argv[0]} show gold.step_overhead --plot
-  {sys.argv[0]} show gold.time_breakdown --run {run_ids[-1]}
-  {sys.argv[0]} show silver.crossings --run {run_ids[-1]}"""
+  {sys.argv[0]} show gold.time_breakdown --run bert-base-sealed-w2
+  {sys.argv[0]} show silver.crossings --run bert-base-sealed-w2"""
     for line in closing.split("\n"):
         session.print_lines(line)
 

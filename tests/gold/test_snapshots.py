@@ -41,7 +41,7 @@ def test_a_column_that_vanishes_or_a_value_that_moves_is_seen_in_the_text(record
 
 def test_on_every_recording_the_parts_sum_to_the_step(recorded: Lake) -> None:
     rows = recorded.scan(time_breakdown.TABLE).collect()
-    assert rows.height == 5 * 2 + 6 * 2 * 2  # two steps a rank; five runs bring one rank's trace, six two
+    assert rows.height == recorded.scan(steps.TABLE).collect().height > 0
     parts = rows.select(pl.sum_horizontal(f"{part}_ns" for part in PARTS)).to_series()
     assert parts.to_list() == rows["duration_ns"].to_list()
 

@@ -27,7 +27,7 @@ UNITS = {
     "ratio": {Kind.FLOAT64},
     "bits": {Kind.INT64},
     "error": {Kind.FLOAT64},  # of a logarithm: as a fraction
-    "value": {Kind.FLOAT64},  # of a test: p_value, a probability
+    "value": {Kind.FLOAT64, Kind.TEXT},  # of a test, such as p_value: a probability; else as the source wrote it
     "second": {Kind.FLOAT64},  # of a rate: samples_per_second
     "sha256": {Kind.TEXT},
     "id": {Kind.TEXT, *WHOLE},
