@@ -146,7 +146,7 @@ class Benchmark:
             self.faults[run_id] = "not run: the time limit was reached"
         if kind == "done":
             self.results[run_id] = event
-            _say(f"  {run_id}: {event['bare_step_s'] * 1000:.1f} ms a step, took {event['took_s']:.1f} s")
+            _say(f"  {run_id}: {event['bare_step_s'] * 1000:.1f} ms per step, took {event['took_s']:.1f} s")
         return None
 
     def _report(self, configurations: Sequence[Configuration]) -> None:

@@ -163,7 +163,7 @@ class PairRecorder:
             fault = "its processes ended without landing it"
         if fault is None:
             attempt.state, attempt.step_s = "landed", read_step_s(folder)
-            step = f"{attempt.step_s * 1000:.1f} ms a step" if attempt.step_s else "no bare step"
+            step = f"{attempt.step_s * 1000:.1f} ms per step" if attempt.step_s else "no bare step"
             _say(f"{attempt.run_id}: {step}, took {attempt.took_s:.1f} s ({self._left()} left)")
         else:
             attempt.state, attempt.reason = "failed", fault

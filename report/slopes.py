@@ -41,7 +41,7 @@ def scaling(rows: Sequence[Row]) -> Figure:
 def _spec(shown: Sequence[Row], panels: int) -> Row:
     x: Row = {"field": "place", "type": "quantitative", "title": None, "scale": {"zero": False, "padding": 24}}
     x["axis"] = {"tickMinStep": 1, "tickCount": 4, "grid": False, "format": "~g"}
-    y = {"field": "overhead", "type": "quantitative", "title": "overhead, ms a step", "axis": {"tickCount": 5}}
+    y = {"field": "overhead", "type": "quantitative", "title": "overhead, ms per step", "axis": {"tickCount": 5}}
     beside: Row = {name: {"expr": f"datum.{name}"} for name in ("align", "dx", "dy")}
     fan = {"type": "area", "color": NOISE, "opacity": 1}
     line = {"type": "line", "color": BLUE, "strokeDash": [5, 4], "strokeWidth": 1.5}

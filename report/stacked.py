@@ -68,7 +68,7 @@ def time_breakdown(rows: Sequence[Row]) -> Figure:
         ("Where the time of a step goes", "mean over the steps of a rank, warm-up left out; the parts sum to the step"),
         bars,
         named,
-        shared_scale("start", "ms a step"),
+        shared_scale("start", "ms per step"),
         "rank",
     )
 

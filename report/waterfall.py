@@ -44,7 +44,7 @@ def _spec(shown: Sequence[Row], panels: int) -> Row:
     order = [_TWIN, *(label for label in order if label not in {_TWIN, _RUN}), _RUN]
     used = [(name, colour) for name, colour in _KINDS if any(row.get("kind") == name for row in shown)]
     plot = _ALONE if panels == 1 else _BESIDE
-    x = shared_scale("start", "ms a step", axis={"tickCount": 4, "title": None})
+    x = shared_scale("start", "ms per step", axis={"tickCount": 4, "title": None})
     layers = [
         draw_marks("end", {"type": "bar", "height": 13}, x=x, x2={"field": "end"}, color=legend("kind", used)),
         draw_marks("end", {"type": "tick", "color": FAINT, "thickness": 1, "size": 21}, x={**x, "field": "end"}),

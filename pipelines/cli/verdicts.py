@@ -45,7 +45,7 @@ def _waterfall(parts: list[dict[str, Any]]) -> Iterator[str]:
     """One line per group of parts, and under it its parts; only a group is compared, so only groups have bars."""
     shown = [row for row in parts if row["reason"] or row["step_ns"] or row["baseline_step_ns"]]
     largest = max((abs(row["group_overhead_ns"] or 0) for row in shown), default=0) or 1
-    yield f"    {'ms a step, measured':<26} {'baseline':>9} {'TEE':>9} {'change':>9}"
+    yield f"    {'ms per step, measured':<26} {'baseline':>9} {'TEE':>9} {'change':>9}"
     for group in GROUPS:
         rows = [row for row in shown if row["part_group"] == group]
         known = [row for row in rows if row["overhead_ns"] is not None]
