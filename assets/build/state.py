@@ -54,7 +54,7 @@ class State:
             return "failed"
         if self.stale is not None or self.comparison is not None:
             return "stale"
-        return "fresh" if self.is_checked else "unchecked"
+        return "up-to-date" if self.is_checked else "unchecked"
 
     @property
     def reasons(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""A tier of many runs at once: what is fresh stays, small runs side by side, and one that fails stops alone."""
+"""A tier of many runs at once: what is up to date stays, small runs are built side by side, a failing one fails alone."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def build_tier(
     full: bool = False,
     tables: Tables = TIERS,
 ) -> list[TierResult]:
-    """Make a tier of some runs; a fresh one is only looked at unless `full`. In the order of the ids."""
+    """Build a tier of some runs, in the order of the ids; what is up to date is only looked at unless `full`."""
     if full:
         build_context = replace(build_context, lake=build_context.lake.rewriting())
     # A run that is gone from the landing zone, or whose manifest is broken, says so when it is made.

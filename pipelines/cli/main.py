@@ -111,9 +111,17 @@ def land(
 
 @main.command()
 @click.argument("run_ids", nargs=-1, metavar="[RUN_ID]…")
-@click.option("--engine", type=click.Choice(_ENGINES), default=_ENGINES[0], show_default=True, help="What computes.")
+@click.option(
+    "--engine",
+    type=click.Choice(_ENGINES),
+    default=_ENGINES[0],
+    show_default=True,
+    help="Engine that computes the tables.",
+)
 @click.option("--full", is_flag=True, help="Rebuild tables that are already up to date, pairs and comparisons too.")
-@click.option("--check/--no-check", default=True, show_default=True, help="Hold what was made to its declarations.")
+@click.option(
+    "--check/--no-check", default=True, show_default=True, help="Check what was built against its declarations."
+)
 @click.option("--to", multiple=True, metavar="TABLE", help="Only this table and what it needs; may be given again.")
 @click.pass_obj
 def run(chosen: Settings, run_ids: tuple[str, ...], engine: str, full: bool, check: bool, to: tuple[str, ...]) -> None:
@@ -128,7 +136,7 @@ def run(chosen: Settings, run_ids: tuple[str, ...], engine: str, full: bool, che
 @main.command()
 @click.pass_obj
 def status(chosen: Settings) -> None:
-    """Show which runs are fresh, stale or new, and what was kept, merged or rejected, and why."""
+    """Show which runs are up to date, stale or new, and what was kept, merged or rejected, and why."""
     from lake.attestation_keys import load_keys
     from lake.landing_zone import LandingZone
     from pipelines.cli import show
@@ -213,7 +221,7 @@ def show_table(
     help="DuckDB's most memory, as 500MB (TEETOTAL_QUERY_MEMORY, default 4GB or half of the machine's).",
 )
 @click.option(
-    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="What answers."
+    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="Engine that answers."
 )
 @click.pass_obj
 def query_lake(
@@ -229,7 +237,7 @@ def query_lake(
 ) -> None:
     """Ask all tables in SQL, for example `teetotal query 'SELECT run_id, regime FROM bronze.runs'`.
 
-    SQL is one statement that reads, in DuckDB's dialect, or - for standard input. Values are bound, never pasted:
+    SQL is one read-only statement in DuckDB's dialect, or - for standard input. Values are bound, never pasted:
     `WHERE run_id = $run` with `--param run=ID`. Tables are bronze.x, silver.x and gold.x (`SHOW ALL TABLES`). Sealed
     columns give tokens (`show --reveal` opens them). Files, settings and extensions are out of reach. With
     `--engine spark` the dialect is Spark's, and values are named `:run`.

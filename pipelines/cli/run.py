@@ -76,7 +76,7 @@ def run(
     to: Sequence[str] = (),
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Outcome]:
-    """Make the runs that were named, or all, up to some tables, or all; a fresh one is left alone unless `full`.
+    """Build the named runs, or all, up to some tables, or all; what is up to date is left alone unless `full`.
 
     A check that failed before, on the same rows and by the same rules, is told again and not held again.
     """

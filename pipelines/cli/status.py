@@ -1,4 +1,4 @@
-"""`teetotal status`: which runs have landed, which are fresh or stale, and what was kept, merged and rejected."""
+"""`teetotal status`: which runs have landed, which are up to date or stale, and what was kept, merged and rejected."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_a_failed_run_is_told_and_not_launched_again(place: BuildContext) -> Non
     assert not any(state.needs_launch(check=False) for state in states.values())
     check(place)
     states = assess_runs(place.lake, place.zone, ["good", "ill"], tables=tables, pair_tables=())
-    assert [state.word for state in states.values()] == ["fresh", "failed"]
+    assert [state.word for state in states.values()] == ["up-to-date", "failed"]
     assert not any(state.needs_launch() for state in states.values())
     (reason,) = states["ill"].reasons
     assert reason.startswith("check failed: bronze.source_files: no two rows have the same")

@@ -45,7 +45,7 @@ def land(home: Path, run_id: str, step_us: int, manifest: str) -> None:
 def is_up_to_date(lake: Lake, zone: LandingZone) -> bool:
     """Whether `status` would say so of everything."""
     states = [*add_comparisons(lake, assess_runs(lake, zone, RUNS)).values(), *assess_comparisons(lake).values()]
-    return all(state.word == "fresh" for state in states)
+    return all(state.word == "up-to-date" for state in states)
 
 
 def digests(lake: Lake) -> dict[tuple[str, str], str]:

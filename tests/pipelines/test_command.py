@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
+from pipelines.cli.demo import FIRST_LOOK
 from pipelines.cli.main import main
 
 if TYPE_CHECKING:
@@ -54,15 +55,15 @@ def traces(tmp_path: Path) -> list[Path]:
 def test_demo_lands_the_bundled_recordings_and_a_second_one_changes_nothing(
     teetotal: Callable[..., Result],
 ) -> None:
-    runs = sorted(path.parent.name for path in _SAMPLES.glob("*/run.toml"))
+    runs = sorted(path.parent.name for path in _SAMPLES.glob("*/run.toml") if path.parent.name.startswith(FIRST_LOOK))
     first = teetotal("demo")
     assert first.exit_code == 0, first.output
-    assert all(f"{run}: " in first.output and "fresh" not in first.output for run in runs)
+    assert all(f"{run}: " in first.output and "up to date" not in first.output for run in runs)
     second = teetotal("demo")
     assert second.exit_code == 0
     assert all(f"{run}: up to date, nothing to do" in second.output for run in runs)
     states = teetotal("status").output
-    assert states.count(" fresh ") == len(runs)
+    assert states.count(" up-to-date ") == len(runs)
 
 
 def test_land_names_the_run_and_fills_in_what_the_files_say(
@@ -168,7 +169,7 @@ def test_status_tells_new_fresh_stale_and_gone(
         teetotal("land", str(traces[0]), "--run-id", name)
     assert _states(teetotal) == {"a": "new", "b": "new"}
     teetotal("run")
-    assert _states(teetotal) == {"a": "fresh", "b": "fresh"}
+    assert _states(teetotal) == {"a": "up-to-date", "b": "up-to-date"}
     (tmp_path / "landing" / "a" / "notes.txt").write_text("not a trace")
     for path in (tmp_path / "landing" / "b").iterdir():
         path.unlink()
@@ -190,7 +191,7 @@ def test_a_run_can_be_made_up_to_a_table_and_completed_later(
     assert "a: up to date, nothing to do" in teetotal(*words).output
     assert _states(teetotal) == {"a": "stale"}, "not all of it is made"
     assert "a: 2 events, 2 spans" in teetotal("run").output
-    assert _states(teetotal) == {"a": "fresh"}
+    assert _states(teetotal) == {"a": "up-to-date"}
 
 
 def test_show_gives_the_same_rows_in_every_format(teetotal: Callable[..., Result], traces: list[Path]) -> None:
