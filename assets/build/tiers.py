@@ -1,4 +1,4 @@
-"""A tier of many runs at once: what is up to date stays, small runs are built side by side, a failing one fails alone."""
+"""A tier of many runs at once: what is up to date stays, small runs are built side by side, one fails alone."""
 
 from __future__ import annotations
 
