@@ -26,7 +26,7 @@ def is_report(name: str) -> bool:
 
 
 @contextmanager
-def exported(blocks: Iterable[bytes], folder: Path) -> Iterator[Path]:
+def export_report(blocks: Iterable[bytes], folder: Path) -> Iterator[Path]:
     """The SQLite export of a report's bytes, made by the installed `nsys`; refused with the next step where none is."""
     tool = shutil.which("nsys")
     if tool is None:

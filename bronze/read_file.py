@@ -115,7 +115,7 @@ def _read_records(
         source = _Counted(fetched.blocks())
         inflated = Inflated(source, desk.limits, fetched.blocks)
         if known.reader is None:
-            spooled = nsys_report.exported if is_report else _Spool
+            spooled = nsys_report.export_report if is_report else _Spool
             with spooled(inflated, desk.sinks[known.tables[0]].spool) as path:
                 reader: RecordReader = NsysSqliteReader(path)
                 _drain(reader, report, desk, units, stretches, source, fetched.sha256)

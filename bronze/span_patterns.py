@@ -63,10 +63,10 @@ def parse_patterns(data: bytes, where: str) -> list[dict[str, Any]]:
     entries = document.get("pattern", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise EvidenceRejected(f"{where}: `pattern` is no list of tables", "write each as [[pattern]]")
-    return [_checked(entry, where) for entry in entries]
+    return [_check_entry(entry, where) for entry in entries]
 
 
-def _checked(entry: dict[str, Any], where: str) -> dict[str, Any]:
+def _check_entry(entry: dict[str, Any], where: str) -> dict[str, Any]:
     name = str(entry.get("id", "?"))[:64]
     wrong = [key for key, value in entry.items() if key not in _KEYS or not isinstance(value, _KEYS[key])] + [
         key for key in ("id", "kind", "name") if key not in entry

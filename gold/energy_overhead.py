@@ -114,7 +114,7 @@ def measure(
         **dict.fromkeys(("steps_count", "baseline_steps_count", "readings_count"), 0),
     }
     if not sides[0] or not sides[1]:
-        reason = _unmatched(ours[0], theirs[0])
+        reason = _explain_unmatched(ours[0], theirs[0])
         told = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
         return pa.Table.from_pylist([{**row, **told, "reason": reason}], schema=TABLE.arrow_schema)
     row |= {"timed_by": timer, "period": period, **_compare(sides[0], sides[1], margin)}
@@ -227,7 +227,7 @@ def _find_middle(values: Sequence[float]) -> float:
     return comparison.find_middle(values) if all(values) else 0.0
 
 
-def _unmatched(ours: Rows, theirs: Rows) -> str:
+def _explain_unmatched(ours: Rows, theirs: Rows) -> str:
     if not ours or not theirs:
         return f"no power or energy of {'the run' if not ours else 'its baseline'} was sampled"
     for rows, whose in ((ours, "the run"), (theirs, "its baseline")):

@@ -127,11 +127,11 @@ def measure(called: Frame, spans: Frame, steps: Frame, first: Frame) -> Frame:
 
 def find_first_calls(spans: Frame) -> Frame:
     """The first call of each name on each rank, which may set up the GPU: it stands apart from all that follow."""
-    calls = _named_calls(spans)
+    calls = _select_named_calls(spans)
     return keep_first(calls, _NAMED, ["ts_ns", *SPANS.key])
 
 
-def _named_calls(spans: Frame) -> Frame:
+def _select_named_calls(spans: Frame) -> Frame:
     calls = spans.filter(nw.col("category").is_in(_CALLS)).with_columns(name=nw.col("name").fill_null(""))
     return calls.select(
         *_NAMED, *SPANS.key, "ts_ns", "duration_ns", "has_queued_work", "correlation_id", _step=nw.col("step_number")
@@ -140,7 +140,7 @@ def _named_calls(spans: Frame) -> Frame:
 
 def _select_calls(spans: Frame, first: Frame) -> Frame:
     """Calls after the first of their name on each rank."""
-    return _describe_calls(drop_matching(_named_calls(spans), first, _NAMED, SPANS.key), "call")
+    return _describe_calls(drop_matching(_select_named_calls(spans), first, _NAMED, SPANS.key), "call")
 
 
 def _describe_calls(calls: Frame, operation: str) -> Frame:

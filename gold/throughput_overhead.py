@@ -128,7 +128,7 @@ def measure(
     }
     chosen = _choose(ours, theirs)
     if not chosen.count:
-        reason = _unmatched(ours, theirs)
+        reason = _explain_unmatched(ours, theirs)
         told = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
         return _table({**row, **told, "reason": reason})
     row |= {"period": chosen.period, "compared_by": chosen.measure, "caveat": _caveat(ours, theirs, chosen)}
@@ -222,7 +222,7 @@ def _summarise(values: list[float]) -> RunValue:
     return RunValue(mean, scatter.log_standard_error, scatter.effective_count)
 
 
-def _unmatched(ours: Rows, theirs: Rows) -> str:
+def _explain_unmatched(ours: Rows, theirs: Rows) -> str:
     if not ours or not theirs:
         return f"{'the run' if not ours else 'its baseline'} has no training log"
     periods = [{row["period"] for row in rows} for rows in (ours, theirs)]
@@ -236,7 +236,7 @@ def _caveat(ours: Rows, theirs: Rows, chosen: _Choice) -> str | None:
     found = []
     sizes = [sorted({row["batch_size"] for row in rows if row["batch_size"] is not None}) for rows in (ours, theirs)]
     if sizes[0] and sizes[1] and sizes[0] != sizes[1]:
-        found.append(f"the logs differ in batch size: {_listed(sizes[0])} against {_listed(sizes[1])}")
+        found.append(f"the logs differ in batch size: {_join_sizes(sizes[0])} against {_join_sizes(sizes[1])}")
     for rows, whose in ((ours, "the run"), (theirs, "its baseline")):
         logs = {(row["rank"], row["source_sha256"]) for row in rows if row["period"] == chosen.period}
         if len(logs) > len({rank for rank, _ in logs}):
@@ -246,7 +246,7 @@ def _caveat(ours: Rows, theirs: Rows, chosen: _Choice) -> str | None:
     return "; ".join(found) or None
 
 
-def _listed(sizes: list[int]) -> str:
+def _join_sizes(sizes: list[int]) -> str:
     return ", ".join(map(str, sizes[:4])) + (" …" if sizes[4:] else "")
 
 

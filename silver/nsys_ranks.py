@@ -105,12 +105,12 @@ def place_rows(
 ) -> Placement:
     """Decide once, over the few kinds of rows that there are, whose each kind is."""
     files = rows(_profiles(sources)).to_pylist()
-    groups = rows(_grouped(nsys_events, sources)).to_pylist()
-    ties = rows(_tied(nsys_events, sources)).to_pylist() if needs_ties(groups, files) else []
+    groups = rows(_count_rows(nsys_events, sources)).to_pylist()
+    ties = rows(_tie_contexts(nsys_events, sources)).to_pylist() if needs_ties(groups, files) else []
     placed = assign_ranks(groups, files, ties)
     lookup = [{name: row[name] for name in _LOOKUP.names} for row in placed]
     return Placement(
-        _shaped(placed),
+        _make_table(placed),
         lookup,
         wrap(pa.Table.from_pylist(lookup, schema=_LOOKUP)),
         any(row["_is_shared"] for row in placed),
@@ -119,14 +119,14 @@ def place_rows(
     )
 
 
-def keyed(nsys_events: Frame) -> Frame:
+def add_keys(nsys_events: Frame) -> Frame:
     """Rows with what tells them apart, nulls written out."""
     return nsys_events.with_columns(**{f"_{name}": nw.col(name).fill_null(value) for name, value in KEYS.items()})
 
 
 def join_ranks(nsys_events: Frame, placement: Placement) -> Frame:
     """Give rows their rank, the recording within which ids are unique, and the rule that settles them unseen."""
-    rows = keyed(nsys_events.drop("run_id")).join(placement.lookup, on=list(_KEY), how="inner")
+    rows = add_keys(nsys_events.drop("run_id")).join(placement.lookup, on=list(_KEY), how="inner")
     work_columns = ["_recording", "correlation_id"]
     if placement.has_shared:
         is_work = nw.col("report").is_in(WORK) & ~nw.col("_is_shared")
@@ -154,12 +154,12 @@ def _profiles(sources: Frame) -> Frame:
     )
 
 
-def _grouped(nsys_events: Frame, sources: Frame) -> Frame:
+def _count_rows(nsys_events: Frame, sources: Frame) -> Frame:
     """How many rows of each kind there are, when they ran, and which rank NCCL gives their process."""
     kept = sources.filter(nw.col("outcome") == "kept").select("source_sha256").unique()
     nccl = nw.col("nccl_ranks_count") * _SHIFT
     is_node = nw.when(~nw.col("graph_node_id").is_null()).then(nw.lit(1)).otherwise(nw.lit(0)).cast(nw.Int64)
-    rows = keyed(nsys_events).join(kept, on="source_sha256", how="semi")
+    rows = add_keys(nsys_events).join(kept, on="source_sha256", how="semi")
     rows = rows.with_columns(
         _end_ns=nw.col("ts_ns") + nw.col("duration_ns").fill_null(0),
         _highest=nccl + nw.col("nccl_rank"),
@@ -176,11 +176,11 @@ def _grouped(nsys_events: Frame, sources: Frame) -> Frame:
     )
 
 
-def _tied(nsys_events: Frame, sources: Frame) -> Frame:
+def _tie_contexts(nsys_events: Frame, sources: Frame) -> Frame:
     """For each GPU and context without a process: how many of its correlation ids each process has calls for."""
     kept = sources.filter(nw.col("outcome") == "kept").select("run_id", "source_sha256", "file_name", "format", "rank")
     columns = ["run_id", "rank", "_stem", "correlation_id"]
-    rows = keyed(nsys_events.drop("run_id")).join(kept, on="source_sha256", how="inner")
+    rows = add_keys(nsys_events.drop("run_id")).join(kept, on="source_sha256", how="inner")
     rows = rows.filter(~nw.col("correlation_id").is_null()).with_columns(
         rank=nw.col("rank").fill_null(-1),
         _stem=nw.when(nw.col("format") == "nsys_csv").then(stem()).otherwise(nw.col("source_sha256")),
@@ -203,7 +203,7 @@ def stem() -> nw.Expr:
     return nw.when(name.str.contains(report)).then(name.str.replace_all(report, "")).otherwise(nw.lit(""))
 
 
-def _shaped(placed: list[dict[str, Any]]) -> pa.Table:
+def _make_table(placed: list[dict[str, Any]]) -> pa.Table:
     """The declared table."""
     rows = [{column.name: row[column.name] for column in TABLE.columns} for row in placed]
     return pa.Table.from_pylist(rows, schema=TABLE.arrow_schema)

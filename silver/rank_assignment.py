@@ -77,7 +77,7 @@ def assign_ranks(groups: list[Row], files: list[Row], ties: list[Row]) -> list[R
         _settle_ranks(
             recordings, {row["rank"] for row in files if row["format"] == "kineto" and row["run_id"] == run_id}
         )
-        placed += _finished(recordings)
+        placed += _make_rows(recordings)
     return placed
 
 
@@ -246,7 +246,7 @@ class _Ranks:
             for owner, device in _cells(one)
             if owner[1] and device != _NO_DEVICE
         }
-        self._later = _recorded_again(recordings)
+        self._later = _find_copies(recordings)
         cells = sorted(
             {_identity(one, cell): (one, cell) for one in recordings for cell in sorted(_cells(one))}.items(),
             key=lambda item: _place(*item[1]),
@@ -337,7 +337,7 @@ def _place(recording: Recording, cell: Cell) -> tuple[Any, ...]:
     return is_side, host, device, int(process) if process.isascii() and process.isdigit() else -1, process, recording.id
 
 
-def _recorded_again(recordings: list[Recording]) -> set[tuple[str, tuple[Any, ...]]]:
+def _find_copies(recordings: list[Recording]) -> set[tuple[str, tuple[Any, ...]]]:
     """The cells of which a later file tells a time that an earlier one tells too."""
     extents: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
     again: set[tuple[str, tuple[Any, ...]]] = set()
@@ -357,7 +357,7 @@ def _recorded_again(recordings: list[Recording]) -> set[tuple[str, tuple[Any, ..
     return again
 
 
-def _finished(recordings: list[Recording]) -> list[Row]:
+def _make_rows(recordings: list[Recording]) -> list[Row]:
     """The rows as the table declares them, and as other rows are joined with them."""
     named = {row["owner"][0] for one in recordings for row in one.groups if row["owner"]}
     hosts = {host: place for place, host in enumerate(sorted(named - {""}))}

@@ -78,7 +78,7 @@ def conform(
         _count(kept, "kept", nw.col("pattern")),
         _count(kept.filter(nw.col("pattern") == UNKNOWN_ON_GPU), "flagged", nw.lit(UNKNOWN_ON_GPU)),
         _count(kept.filter(is_hidden), "flagged", nw.lit("hidden_copy")),
-        _count(_contradicted(spans), "flagged", nw.lit("site_conflict")),
+        _count(_count_conflicts(spans), "flagged", nw.lit("site_conflict")),
         *(_count(kept.filter(nw.col(column)), "flagged", nw.lit(rule)) for rule, column in _FLAGS.items()),
         _count(
             steps.filter(nw.col("is_warmup"), ~nw.col("source_sha256").is_null()).with_columns(_events=_ONE),
@@ -111,7 +111,7 @@ def _count_kept(spans: Frame) -> Frame:
     )
 
 
-def _contradicted(spans: Frame) -> Frame:
+def _count_conflicts(spans: Frame) -> Frame:
     """Spans whose kind a site's pattern decided, where one of ours that is no catch-all says another."""
     sited = spans.filter(nw.col("pattern").is_in(SITE_IDS), ~nw.col("name").is_null())
     sited = sited.select("source_sha256", "category", "name", "kind", ours=PATTERNS.pattern("category", "name"))

@@ -77,7 +77,7 @@ def combine_patterns(files: Iterable[tuple[str, Iterable[Mapping[str, Any]]]]) -
     found: dict[str, tuple[SitePattern, str]] = {}
     for where, rows in files:
         for row in rows:
-            entry = _checked(row, where)
+            entry = _check_pattern(row, where)
             known, there = found.get(entry.id, (entry, where))
             if known != entry:
                 raise EvidenceRejected(
@@ -88,7 +88,7 @@ def combine_patterns(files: Iterable[tuple[str, Iterable[Mapping[str, Any]]]]) -
     return SitedPatterns(entry for entry, _ in found.values())
 
 
-def _checked(row: Mapping[str, Any], where: str) -> SitePattern:
+def _check_pattern(row: Mapping[str, Any], where: str) -> SitePattern:
     name, kind = str(row["pattern_id"]), str(row["kind"])
     said = f"pattern {name[:64]!r} of {where}"
     if _ID.fullmatch(name) is None:

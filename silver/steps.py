@@ -88,7 +88,7 @@ def conform(
     """Take the best marks that a rank has; a first step that is far longer than the others is warm-up."""
     spans = select_intervals(events, sources).with_columns(end_ns=nw.col("ts_ns") + nw.col("duration_ns"))
     told = nw.concat([_select_marks(spans, site), _captures(spans)])
-    marks = [told, _of_siblings(told, nsys_ranks), _use_whole_recording(spans)]
+    marks = [told, _copy_to_siblings(told, nsys_ranks), _use_whole_recording(spans)]
     marks += [_bursts(spans, nsys_ranks)] if is_profiled else []
     found = _number_steps(_bound_optimizer_steps(_outermost(_choose_source(nw.concat(marks)))))
     found = found.with_columns(duration_ns=nw.col("end_ns") - nw.col("ts_ns"))
@@ -178,7 +178,7 @@ def _bursts(spans: Frame, nsys_ranks: Frame) -> Frame:
     )
 
 
-def _of_siblings(marks: Frame, nsys_ranks: Frame) -> Frame:
+def _copy_to_siblings(marks: Frame, nsys_ranks: Frame) -> Frame:
     """The marks of a process that drives several GPUs hold for each of its ranks."""
     keys = ["run_id", "source_sha256"]
     known = nsys_ranks.filter(~nw.col("rank").is_null(), nw.col("rule").is_null())

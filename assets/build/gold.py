@@ -134,7 +134,7 @@ class GoldBuild:
             "first_calls": self._engine.rows(operation_costs.find_first_calls(self._spanned)),
         }
 
-    def _whole(self, name: str) -> Frame:
+    def _wrap_known(self, name: str) -> Frame:
         return self._engine.wrap(self.known[name])
 
     def materialise(self, made_from: Mapping[Table, str]) -> list[Written]:
@@ -160,7 +160,7 @@ class GoldBuild:
             time_breakdown.TABLE.name: lambda: time_breakdown.measure(summed(), stepped, seeing()),
             launches.TABLE.name: lambda: launches.measure(summed(), spanned),
             operation_costs.TABLE.name: lambda: operation_costs.measure(
-                summed(), spanned, stepped, self._whole("first_calls")
+                summed(), spanned, stepped, self._wrap_known("first_calls")
             ),
             step_times.TABLE.name: lambda: self._engine.wrap(
                 step_times.measure(
@@ -200,11 +200,11 @@ class GoldBuild:
         plans: dict[str, Callable[[], Frame]] = {
             trace_summary.TABLE.name: lambda: trace_summary.unite_intervals(spanned, low, high),
             time_breakdown.TABLE.name: lambda: time_breakdown.charge_parts(
-                spanned, self._stepped, self._whole("waits"), low, high
+                spanned, self._stepped, self._wrap_known("waits"), low, high
             ),
             launches.TABLE.name: lambda: launches.pick_shorter(spanned, low, high),
             operation_costs.TABLE.name: lambda: operation_costs.copy_calls(
-                spanned, self._stepped, self._whole("first_calls"), low, high
+                spanned, self._stepped, self._wrap_known("first_calls"), low, high
             ),
         }
         return {name: self._engine.rows(plans[name]()) for name in summed}

@@ -117,7 +117,7 @@ class SilverBuild:
         }
         self._events_by_rank = self._count_events()
         self._events = self._concat_profilers(
-            profiler_events.adapt_trace_events(self._traces), self._adapted(self._profiled)
+            profiler_events.adapt_trace_events(self._traces), self._adapt_profiled(self._profiled)
         )
         self._site = self._patterns(look.site_patterns)
         self._chunks = list(plan_chunks(self._events_by_rank, chunking.CHUNK_EVENTS))
@@ -212,7 +212,7 @@ class SilverBuild:
         for chunk in plan:
             if chunk.parts == 1:
                 traced = profiler_events.adapt_trace_events(chunk.of(self._traces))
-                mine = self._adapted(self._profiled_by(chunk.ranks))
+                mine = self._adapt_profiled(self._select_profiled(chunk.ranks))
                 mine = None if mine is None else chunk.of(mine)
                 yield self._engine.rows(conform(self._concat_profilers(traced, mine)), is_small=True)
             elif chunk.part == 0:
@@ -230,21 +230,21 @@ class SilverBuild:
             yield from self._engine.each(lambda events: conform(profiler_events.adapt_trace_events(events)), traced)
             return
         with SpilledRows(_folder(stage.spool, "nsys"), nsys_events.TABLE.arrow_schema, parts) as profiled:
-            for batch in prefetch(self._profiled_batches(rank), most=1):
+            for batch in prefetch(self._read_profiled(rank), most=1):
                 where = nw.coalesce(nw.col("correlation_id"), nw.col("start_ns"))
                 placed = nw.from_native(pl.DataFrame(batch)).select(part=part_of(parts, where).cast(nw.Int64))
                 profiled.add(batch, placed["part"].to_numpy())
         for part in range(parts):
-            mine = self._adapted(self._engine.wrap(profiled.read(part)))
+            mine = self._adapt_profiled(self._engine.wrap(profiled.read(part)))
             mine = None if mine is None else mine.filter(nw.col("rank") == rank)
             traced_part = profiler_events.adapt_trace_events(self._engine.wrap(shares.read(part)))
             yield self._engine.rows(conform(self._concat_profilers(traced_part, mine)), is_small=True)
 
-    def _adapted(self, rows: Frame | None) -> Frame | None:
+    def _adapt_profiled(self, rows: Frame | None) -> Frame | None:
         """Rows of Nsight Systems as events."""
         return None if rows is None else profiler_events.adapt_nsys_events(rows, self._placement)
 
-    def _profiled_by(self, ranks: Sequence[int]) -> Frame | None:
+    def _select_profiled(self, ranks: Sequence[int]) -> Frame | None:
         """The rows of Nsight Systems that processes of these ranks recorded, and rows that name no process."""
         sources, processes = self._placement.recorded_by(ranks)
         if self._profiled is None or not sources:
@@ -252,7 +252,7 @@ class SilverBuild:
         is_mine = nw.col("source_sha256").is_in(sources) & nw.col("process_id").fill_null("").is_in(processes)
         return self._profiled.filter(is_mine)
 
-    def _profiled_batches(self, rank: int) -> Iterator[pa.RecordBatch]:
+    def _read_profiled(self, rank: int) -> Iterator[pa.RecordBatch]:
         """The same, a batch at a time."""
         sources, processes = self._placement.recorded_by([rank])
         columns = nsys_events.TABLE.column_names

@@ -48,7 +48,7 @@ class Answer:
     """What a statement gives: rows that are read as they are made, and the names of its columns of tokens."""
 
     def __init__(self, relation: duckdb.DuckDBPyRelation, tables: Iterable[Table]) -> None:
-        self._relation = _plain(relation)
+        self._relation = _name_columns(relation)
         tokens = {column.name for table in tables for column in table.sealed}
         kinds = zip(self._relation.columns, self._relation.types, strict=True)
         self.sealed = [name for name, kind in kinds if name in tokens and kind.id == "varchar"]
@@ -123,7 +123,7 @@ def _open(connection: duckdb.DuckDBPyConnection, lake: Lake, tables: Iterable[Ta
     connection.execute("USE main")
 
 
-def _plain(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+def _name_columns(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     """The same columns, each with a name and a kind that every format has."""
     single = relation.select(duckdb.StarExpression())  # gives the second of two equal names another
     columns = []

@@ -37,7 +37,7 @@ class SparkAnswer:
     """What a statement gives: the rows when they are asked for, and the names of its columns of tokens."""
 
     def __init__(self, frame: DataFrame, clock: _Deadline) -> None:
-        self._frame = _plain(frame)
+        self._frame = _name_columns(frame)
         self._clock = clock
         tokens = {column.name for table in TABLES.values() for column in table.sealed}
         self.sealed = [name for name, kind in self._frame.dtypes if name in tokens and kind == "string"]
@@ -95,7 +95,7 @@ def _expect(asked: Iterable[str], values: Mapping[str, Value]) -> None:
         raise EvidenceRejected(f"the statement has no {told}", f"it has {names or 'no parameters'}")
 
 
-def _plain(frame: DataFrame) -> DataFrame:
+def _name_columns(frame: DataFrame) -> DataFrame:
     """The same columns, each with a name and a kind that every format has."""
     names: list[str] = []
     for name in frame.columns:
