@@ -108,7 +108,7 @@ def test_commits_that_are_lost_again_and_again_are_a_transient_error(
         return held(handle, table, run_id)
 
     monkeypatch.setattr(commits, "TRIES", 3)
-    monkeypatch.setattr(store, "held", overtaken)
+    monkeypatch.setattr(store, "list_data_files", overtaken)
     with pytest.raises(SourceUnavailable, match="3 commits in a row lost to other writers") as caught:
         lake.replace(READINGS, "a", readings(powers=[100.0]), SECOND)
     assert caught.value.is_transient

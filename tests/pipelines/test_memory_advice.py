@@ -44,7 +44,7 @@ def test_the_command_hints_before_it_starts(
     (tmp_path / "landing" / "a").mkdir(parents=True)
     (tmp_path / "landing" / "a" / "rank0.json").write_bytes(trace(100))
     (tmp_path / "landing" / "a" / "run.toml").write_text(OFF)
-    monkeypatch.setattr(running, "memory", lambda: 10**9)
+    monkeypatch.setattr(running, "find_memory", lambda: 10**9)
     monkeypatch.setattr(running, "_launch", lambda *_, **__: None)  # what comes after the hint is not asked here
     places = ["--lake", str(tmp_path / "lake"), "--landing", str(tmp_path / "landing")]
     done = CliRunner().invoke(main, [*places, "run", "--engine", engine])

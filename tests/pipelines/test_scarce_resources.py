@@ -137,7 +137,7 @@ def test_an_error_that_nobody_expected_is_one_line_and_its_traceback_is_printed_
     def fail(*_: object) -> None:
         raise KeyError("silver")
 
-    monkeypatch.setattr(session, "lake", fail)
+    monkeypatch.setattr(session, "open_lake", fail)
     words = [*House(tmp_path).places, "status"]
     short = CliRunner().invoke(main, words)
     assert (short.exit_code, short.stderr.count("\n")) == (1, 1)
