@@ -12,8 +12,8 @@ import pyarrow as pa
 from assets.build.catalogue import TABLES
 from lake.connections import lock, open_sandboxed
 from lake.errors import EvidenceRejected, LakeError, LimitReached, SourceUnavailable, nearest
-from pipelines import timeline
 from pipelines.cli.statements import list_tables, read_statement
+from silver import timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -12,8 +12,8 @@ import pytest
 from assets.build import silver
 from lake.engines import engine
 from lake.errors import EvidenceRejected
-from pipelines import timeline
 from pipelines.cli import sandbox
+from silver import timeline
 
 if TYPE_CHECKING:
     from lake.store import Lake
