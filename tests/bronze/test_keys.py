@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_keys_are_unique_in_every_bronze_table(land_files: LandFiles) -> None:
-    traces = {"good.json": GOOD, "baseline.json": GOOD, "cut.json.gz": gzip.compress(GOOD)[:-40], "notes.txt": b"hello"}
+    traces = {"good.json": GOOD, "second.json": GOOD, "cut.json.gz": gzip.compress(GOOD)[:-40], "notes.txt": b"hello"}
     records = {
         "calls.csv": b"Start (ns),Duration (ns),Name,Tid\n" + b"1,2,f,9\n" * 3,
         "epochs.csv": b"epoch,img/s\n1,2\n1,2\n",

@@ -97,7 +97,7 @@ def remote_zone(bucket: str, options: dict[str, str]) -> LandingZone:
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
     """Traces of two ranks, one of them twice, and a file that is none."""
-    contents = {"r0.json": trace(0, 60), "r1.json": trace(1, 60), "baseline.json": trace(1, 60), "notes.txt": b"none\n"}
+    contents = {"r0.json": trace(0, 60), "r1.json": trace(1, 60), "second.json": trace(1, 60), "notes.txt": b"none\n"}
     (tmp_path / "source").mkdir()
     for name, content in contents.items():
         (tmp_path / "source" / name).write_bytes(content)

@@ -205,8 +205,11 @@ def test_all_that_devtools_recorded_is_flagged_and_no_mode_is_mixed_up(conformed
     assert shipped == {"on": True, "devtools": False}
 
 
-# No trace can fall under them: tests/silver/test_nsight.py does.
-OF_NSIGHT = {"second_profile", "seen_elsewhere", "launch_and_kernel", "session_clock", "rounded_size"}
+# No trace can fall under them: tests/silver/test_nsight.py, test_nsys_ranks.py and test_site_patterns.py do.
+OF_NSIGHT = {
+    *("second_profile", "seen_elsewhere", "launch_and_kernel", "session_clock", "rounded_size"),
+    *("graph_nodes", "idle_process", "no_process", "untold_rank", "site_conflict"),
+}
 
 
 def test_no_rule_was_left_without_a_trap(conformed: Conformed) -> None:

@@ -56,10 +56,10 @@ def test_stretches_are_numbered_by_where_they_lie(found: Silver) -> None:
     source(file_name="notes.txt", source_sha256="abc", outcome="rejected", reason="it is no trace", rank=None),
     source(file_name="b.json", source_sha256=None, outcome="rejected", reason="it may not be read", rank=None),
     source(file_name="a.json", source_sha256=None, outcome="rejected", rank=None),
-    source(file_name="baseline.json", source_sha256="source-0", outcome="merged", reason="baseline", events_count=0),
+    source(file_name="second.json", source_sha256="source-0", outcome="merged", reason="copy", events_count=0),
     source(file_name="good.json", source_sha256="source-0"),
 )
-def test_a_file_is_refused_whole_and_a_baseline_is_not(found: Silver) -> None:
+def test_a_file_is_refused_whole_and_a_copy_is_not(found: Silver) -> None:
     assert found.rows("rejects", *PLACE) == [
         ("file", "", 0, None, 0, None, FILE, "a.json: "),
         ("file", "", 1, None, 0, None, FILE, "b.json: it may not be read"),

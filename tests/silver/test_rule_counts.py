@@ -94,10 +94,10 @@ def test_the_same_event_in_two_sources_is_two(found: Silver) -> None:
 
 @pytest.mark.given(
     source(file_name="a.json", source_sha256="source-0"),
-    source(file_name="b.json", source_sha256="source-0", outcome="merged", reason="baseline", events_count=0),
+    source(file_name="b.json", source_sha256="source-0", outcome="merged", reason="copy", events_count=0),
     event("aten::mm", "cpu_op", 1000, 10),
 )
-def test_a_baseline_file_counts_nothing_twice(found: Silver) -> None:
+def test_a_copy_of_a_file_counts_nothing_twice(found: Silver) -> None:
     assert found.rows("rule_counts", *COUNT) == [("source-0", 0, "kept", "operator", 1)]
     assert len(found.rows("spans", "ordinal")) == 1
 
