@@ -37,7 +37,7 @@ def main() -> None:
     run_id = chosen.run or run_ids[0]
     runner = engine(chosen.engine, places.spark)
     # Only what these tiers need, as a command that makes no others would.
-    making = {tier: import_module(f"assets.{tier}") for tier in tiers}
+    making = {tier: import_module(f"assets.build.{tier}") for tier in tiers}
     parts = _parts(chosen.to) if chosen.to else {}
     before, began = moved_bytes(), time.process_time()
     if "bronze" in tiers:

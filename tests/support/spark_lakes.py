@@ -65,7 +65,7 @@ class Bench:
 
     def spooled(self, name: str, table: str) -> list[Path]:
         """What executors have on the way into a table."""
-        return list((self.home / name / "lake" / "_staging" / table / "spool").glob("*/annex-*"))
+        return list((self.home / name / "lake" / "_staging" / table / "spool").glob("*/executor-*"))
 
     def await_spooled(self, name: str, table: str, process: subprocess.Popen[str]) -> None:
         """Wait until executors are at work on a table."""
