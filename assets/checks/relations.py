@@ -285,7 +285,7 @@ RELATIONS = (
     _declare_blocking(
         overhead_breakdown.TABLE,
         "deltas",
-        "deltas_sum_to_the_difference",
+        "parts_sum_to_the_overhead",
         "the deltas sum to the difference of the mean steps, which lie among those of gold.time_breakdown",
         time_breakdown.TABLE,
         partners=("baseline_run_id",),
@@ -293,7 +293,7 @@ RELATIONS = (
     _declare_blocking(
         scaling.TABLE,
         "scaled",
-        "tolls_are_those_of_the_pairs",
+        "overheads_are_those_of_the_pairs",
         "the overhead of every point is that of its pair in gold.step_overhead",
         step_overhead.TABLE,
         partners=("tee_run_id",),

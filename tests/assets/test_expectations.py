@@ -109,6 +109,7 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
             duration_ns=1,
             is_warmup=False,
             samples_count=0,
+            has_enough_readings=False,
             evidence="unobservable",
         ),
         "steps_are_those_of_their_clock",
@@ -123,7 +124,7 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
     "delta": (
         "gold.overhead_breakdown",
         first("overhead_ns", pl.col("overhead_ns") + 1),
-        "deltas_sum_to_the_difference",
+        "parts_sum_to_the_overhead",
         1,
     ),
 }
@@ -164,7 +165,7 @@ def test_every_relation_is_broken_by_some_fault() -> None:
     names = {relation.name for relation in relations.RELATIONS}
     assert names - {check for _, _, check, _ in FAULTS.values()} == {
         "rows_belong_to_a_run",
-        "tolls_are_those_of_the_pairs",
+        "overheads_are_those_of_the_pairs",
     }
 
 
@@ -178,7 +179,7 @@ def test_rows_of_no_run_are_all_counted(tampered: Lake, name: str) -> None:
 def test_a_overhead_that_is_not_that_of_its_pair_is_found(tampered: Lake) -> None:
     family, *_ = tampered.snapshot(table("gold.scaling")).run_ids
     change(tampered, table("gold.scaling"), family, first("overhead_ns", 1))
-    assert broken(check_tables(tampered, table("gold.scaling"), [family])) == {"tolls_are_those_of_the_pairs": 1}
+    assert broken(check_tables(tampered, table("gold.scaling"), [family])) == {"overheads_are_those_of_the_pairs": 1}
 
 
 def test_columns_of_another_kind_are_named_and_nothing_else_is_judged(tampered: Lake) -> None:

@@ -81,7 +81,7 @@ LENGTHS = st.fixed_dictionaries({part: st.integers(0, 10**15) for part in PARTS 
 
 
 @given(st.lists(st.tuples(LENGTHS, LENGTHS), min_size=1, max_size=9))
-def test_deltas_sum_to_the_difference_of_the_mean_steps_exactly(
+def test_parts_sum_to_the_overhead_of_the_mean_steps_exactly(
     cells: list[tuple[dict[str, int], dict[str, int]]],
 ) -> None:
     tee = steps("tee", *(cell(number, 0, is_warmup=False, **ours) for number, (ours, _) in enumerate(cells)))

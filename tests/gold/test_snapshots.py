@@ -46,7 +46,7 @@ def test_on_every_recording_the_parts_sum_to_the_step(recorded: Lake) -> None:
     assert parts.to_list() == rows["duration_ns"].to_list()
 
 
-def test_on_every_pair_the_deltas_sum_to_the_difference_of_the_mean_steps(recorded: Lake) -> None:
+def test_on_every_pair_the_parts_sum_to_the_overhead_of_the_mean_steps(recorded: Lake) -> None:
     steps_of = recorded.scan(time_breakdown.TABLE).group_by("run_id")
     times = steps_of.agg(total=pl.col("duration_ns").sum(), cells=pl.len())
     means = {row["run_id"]: row["total"] // row["cells"] for row in times.collect().to_dicts()}

@@ -1,4 +1,4 @@
-"""A lake whose files were changed around the door: nothing that the door refuses is refused here."""
+"""A lake whose files were changed around the store: nothing that the store refuses is refused here."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def put(lake: Lake, table: Table, run_id: str, rows: pa.Table) -> None:
     ]
     for inner in partitions(table, rows):
         part = rows.filter(matches(inner)) if inner else rows
-        values = {"run_id": run_id, **{name: str(value) for name, value in inner.items()}}
+        values = {table.partition_key: run_id, **{name: str(value) for name, value in inner.items()}}
         path = "/".join([*(f"{name}={value}" for name, value in values.items()), f"{uuid.uuid4().hex}.parquet"])
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(part.drop_columns(list(table.partition_by)), root / path)
