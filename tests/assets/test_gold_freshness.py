@@ -184,8 +184,8 @@ def test_runs_that_differ_in_ranks_alone_are_a_family(lake: Lake, land_files: La
 
 @pytest.mark.parametrize("name", LOCAL_ENGINES)
 def test_engines_write_the_same_gold(recorded: Lake, lake: Lake, zone: LandingZone, name: str) -> None:
-    land_samples(zone)
-    run_ids = ["resnet50-plain-w2", "resnet50-sealed-w2"]
+    # With their repeats: a pair is made from all runs of both sides.
+    run_ids = land_samples(zone, ("resnet50-plain-w2", "resnet50-sealed-w2"))
     build_runs(lake, zone, run_ids, name)
     for table in (*gold.RUN_TABLES, *gold.PAIR_TABLES):
         for run_id in run_ids:
