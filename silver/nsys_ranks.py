@@ -100,7 +100,7 @@ class Placement:
         return sorted({row["source_sha256"] for row in mine}), sorted({row["_process_id"] for row in mine})
 
 
-def place_rows(
+def conform(
     nsys_events: Frame, sources: Frame, rows: Callable[[Frame], pa.Table], wrap: Callable[[pa.Table], Frame]
 ) -> Placement:
     """Decide once, over the few kinds of rows that there are, whose each kind is."""

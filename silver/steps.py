@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, add_latest_end, number_rows, select_declared, to_flag
+from lake.frames import Frame, add_latest_end, compute_once, number_rows, select_declared, to_flag
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.event_rules import drop_duplicates, select_intervals
 from silver.patterns import PATTERNS, SITE_STEP
@@ -87,7 +87,8 @@ def conform(
 ) -> Frame:
     """Take the best marks that a rank has; a first step that is far longer than the others is warm-up."""
     spans = select_intervals(events, sources).with_columns(end_ns=nw.col("ts_ns") + nw.col("duration_ns"))
-    told = nw.concat([_select_marks(spans, site), _captures(spans)])
+    picked = compute_once(spans.filter(_is_annotation(site) | _is_capture()))
+    told = compute_once(nw.concat([_select_marks(picked, site), _captures(picked)]))
     marks = [told, _copy_to_siblings(told, nsys_ranks), _use_whole_recording(spans)]
     marks += [_bursts(spans, nsys_ranks)] if is_profiled else []
     found = _number_steps(_bound_optimizer_steps(_outermost(_choose_source(nw.concat(marks)))))
@@ -109,13 +110,21 @@ def conform(
     )
 
 
+def _is_annotation(site: SitedPatterns) -> nw.Expr:
+    """Whether an annotation may mark a step: few do, and they are picked before anything is kept in memory."""
+    named_so = PATTERNS.may_be("name", "", "profiler_step", "step_annotation", "optimizer_step")
+    return PATTERNS.is_category("category", "user_annotation") & (named_so.fill_null(False) | site.may_be_step("name"))
+
+
+def _is_capture() -> nw.Expr:
+    """Whether a call may start or stop the profiler."""
+    is_call = PATTERNS.is_category("category", "cuda_runtime", "cuda_driver")
+    return is_call & PATTERNS.may_be("name", "", "profiler_start_call", "profiler_stop_call").fill_null(False)
+
+
 def _select_marks(spans: Frame, site: SitedPatterns) -> Frame:
     """The annotations that mark steps: the profiler's own, those named a step, and the optimizer's."""
-    # Marks are few among annotations: they are picked before anything is kept in memory.
-    named_so = PATTERNS.may_be("name", "", "profiler_step", "step_annotation", "optimizer_step")
-    marks = spans.filter(
-        PATTERNS.is_category("category", "user_annotation"), named_so.fill_null(False) | site.may_be_step("name")
-    )
+    marks = spans.filter(_is_annotation(site))
     marks = classify_names(marks, site)
     marks = drop_duplicates(
         marks.filter(PATTERNS.has_pattern("pattern", "profiler_step", *_ANNOTATIONS, "optimizer_step"))
@@ -130,8 +139,7 @@ def _select_marks(spans: Frame, site: SitedPatterns) -> Frame:
 
 def _captures(spans: Frame) -> Frame:
     """What lies between a call that starts the profiler and the next that stops it."""
-    calls = spans.filter(PATTERNS.is_category("category", "cuda_runtime", "cuda_driver"))
-    calls = calls.filter(PATTERNS.may_be("name", "", "profiler_start_call", "profiler_stop_call"))
+    calls = spans.filter(_is_capture())
     is_start = nw.col("name").str.contains("Start", literal=True)
     calls = calls.with_columns(_is_start=is_start)
     order = ["ts_ns", "source_sha256", "ordinal"]

@@ -108,7 +108,7 @@ class SilverBuild:
         self._traces = self._read(trace_events.TABLE)
         self._profiled = self._read(nsys_events.TABLE) if self._has_nsys() else None
         rows = self._profiled if self._profiled is not None else self._engine.wrap(_no_rows(nsys_events.TABLE))
-        self._placement = nsys_ranks.place_rows(rows, self._sources, engine.rows, engine.wrap)
+        self._placement = nsys_ranks.conform(rows, self._sources, engine.rows, engine.wrap)
         self._at_hand = {
             claimed.TABLE: self._runs,
             source_files.TABLE: self._sources,

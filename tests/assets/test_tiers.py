@@ -98,7 +98,7 @@ SUMMARY = select_tables(list_required(["gold.trace_summary"]))
 
 def test_a_part_is_what_a_table_needs_and_the_count_that_nothing_was_lost() -> None:
     names = {tier: [table.name for table in tables] for tier, tables in SUMMARY.items()}
-    assert names["silver"] == ["clock_offsets", "rejects", "steps", "spans", "rule_counts"]
+    assert names["silver"] == ["nsys_ranks", "clock_offsets", "rejects", "steps", "spans", "rule_counts"]
     assert names["gold"] == ["trace_summary"]
     assert SUMMARY["bronze"] == TIERS["bronze"], "a file is read once for all tables"
     assert list(select_tables(["silver.steps"])) == ["silver"], "no other tier than was asked for"

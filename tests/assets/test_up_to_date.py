@@ -55,7 +55,9 @@ def test_a_pair_is_stale_once_its_baseline_changed(lake: Lake, zone: LandingZone
     make_own_tables(lake, zone, ["off"])
     states, notes = told(lake, zone)
     assert states["tee"] == "stale"
-    assert "tee: stale: gold.energy_overhead is stale: the run or its baseline off changed" in notes
+    assert (
+        "tee: stale: gold.energy_overhead is stale: the run, its baseline off, a repeat or the margin changed" in notes
+    )
     comparisons.build_pairs(lake)
     states, notes = told(lake, zone)
     assert states["tee"] == "stale", "the pair is new, the family that it is a point of is not"

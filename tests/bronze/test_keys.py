@@ -21,6 +21,7 @@ def test_keys_are_unique_in_every_bronze_table(land_files: LandFiles) -> None:
         "sweep.csv": b"size,bw\n64,1.5\n64,1.5\n",
         "scrape.txt": b"DCGM_FI_X 1\n" * 2,
         "token.json": b'[["JWT", "a"], {"GPU-0": "a"}]',
+        "span_kinds.toml": b'[[pattern]]\nid = "a"\nkind = "collective"\nname = "all_to_all"\n',
     }
     land_files({**traces, **records})
     for table in (table for table in TABLES.values() if table.tier == "bronze"):

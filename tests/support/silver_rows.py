@@ -308,7 +308,7 @@ def conformed(
 
     traces, files = bench.wrap(bronze.events), bench.wrap(bronze.sources)
     profiled = bench.wrap(bronze.nsys)
-    placement = nsys_ranks.place_rows(profiled, files, bench.rows, bench.wrap)
+    placement = nsys_ranks.conform(profiled, files, bench.rows, bench.wrap)
     events = profiler_events.merge_profilers(traces, profiled, placement)
     placed = keep(nsys_ranks.TABLE, bench.wrap(placement.table))
     claims, broken = bench.wrap(bronze.runs), bench.wrap(bronze.unreadable)
