@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gold import operation_costs, operation_overhead, step_overhead, time_breakdown
+from gold.comparison import Sides
 from gold.margin import MARGIN
 from gold.pairs import Pair
 from gold.step_cycles import mean_step, measure_scatter
-from gold.step_overhead import Sides
 from gold.step_series import Series
 
 if TYPE_CHECKING:

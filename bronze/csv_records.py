@@ -33,7 +33,7 @@ class Record(NamedTuple):
 
 
 def records(lines: Iterator[Line | UnreadableRange]) -> Iterator[list[Record] | UnreadableRange]:
-    """Cells record by record, many at a time; what is no record is a stretch, and the next line is tried."""
+    """Cells record by record, many at a time; what is no record is a byte range, and the next line is tried."""
     together: list[Line] = []
     size = 0
     for found in _join_quoted_lines(lines):

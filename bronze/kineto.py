@@ -77,7 +77,7 @@ class KinetoReader:
 
     @property
     def has_many_unreadable(self) -> bool:
-        """Whether so many stretches have gathered that they should be taken."""
+        """Whether so many byte ranges have gathered that they should be taken."""
         return len(self._unreadable) > _STRETCHES
 
     @property
@@ -91,7 +91,7 @@ class KinetoReader:
         self._missing(reason)
 
     def take_unreadable(self) -> list[UnreadableRange]:
-        """The unreadable stretches since the last call."""
+        """The unreadable byte ranges since the last call."""
         taken, self._unreadable = self._unreadable, []
         return taken
 

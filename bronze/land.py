@@ -89,7 +89,7 @@ async def land_run(
 ) -> Landed:
     """Land all files of a run; a file that cannot be read is reported, and the others go on."""
     parse(manifest, f"{run_id}/{MANIFEST}")  # a broken one is refused before anything is read
-    desk = ReadContext(sinks, limits, progress, keys)
+    context = ReadContext(sinks, limits, progress, keys)
     budget = _Budget(limits.bytes_in_flight)
     claimed: set[str] = set()
     with ThreadPoolExecutor(limits.workers, thread_name_prefix="land") as pool:
@@ -109,7 +109,7 @@ async def land_run(
                         claimed.add(fetched.sha256)
                         loop = asyncio.get_running_loop()
                         with naming(f"reading {source.name}"):
-                            await loop.run_in_executor(pool, read_file, report, fetched, desk)
+                            await loop.run_in_executor(pool, read_file, report, fetched, context)
                     return report
             finally:
                 await budget.give(held)

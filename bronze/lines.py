@@ -14,7 +14,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def split_lines(blocks: Iterator[bytes], most_bytes: int) -> Iterator[Line | UnreadableRange]:
-    """The lines of a source without their ends; one longer than `most_bytes` is a stretch that nobody read."""
+    """The lines of a source without their ends; one longer than `most_bytes` is a byte range that nobody read."""
     offset, rest, begins, passed = 0, b"", b"", 0
     for block in blocks:
         *whole, rest = (rest + block).split(b"\n")

@@ -70,18 +70,18 @@ class ReadContext:
     keys: AttestationKeys
 
 
-def read_file(report: FileReport, fetched: Fetched, desk: ReadContext) -> None:
+def read_file(report: FileReport, fetched: Fetched, context: ReadContext) -> None:
     """Read one file to its end, or say why it cannot be."""
     try:
-        head = _head(fetched, desk.limits)
+        head = _head(fetched, context.limits)
         if nsys_report.is_report(report.name) and not head.startswith(MAGIC):
-            _read_records(report, fetched, desk, formats.SQLITE, is_report=True)
+            _read_records(report, fetched, context, formats.SQLITE, is_report=True)
             return
-        known = formats.recognise_format(head, lambda: iter(Inflated(fetched.blocks(), desk.limits)))
+        known = formats.recognise_format(head, lambda: iter(Inflated(fetched.blocks(), context.limits)))
         if known is not None:
-            _read_records(report, fetched, desk, known)
+            _read_records(report, fetched, context, known)
             return
-        _read_trace(report, fetched, desk)
+        _read_trace(report, fetched, context)
         if report.outcome == "rejected" and (said := formats.describe_unknown(head)) is not None:
             report.reason = f"{said} (docs/landing.md lists what is read)"
     except EvidenceRejected as error:
@@ -106,30 +106,30 @@ def _refuse(report: FileReport, error: EvidenceRejected) -> None:
 
 
 def _read_records(
-    report: FileReport, fetched: Fetched, desk: ReadContext, known: Format, *, is_report: bool = False
+    report: FileReport, fetched: Fetched, context: ReadContext, known: Format, *, is_report: bool = False
 ) -> None:
     """Read a file that is no trace; its rows stay invisible until the run is committed."""
-    units = {name: desk.sinks[name].unit() for name in known.tables}
-    stretches = desk.sinks[unreadable.TABLE.name].unit()
+    units = {name: context.sinks[name].unit() for name in known.tables}
+    unreadable_rows = context.sinks[unreadable.TABLE.name].unit()
     try:
         source = _Counted(fetched.blocks())
-        inflated = Inflated(source, desk.limits, fetched.blocks)
+        inflated = Inflated(source, context.limits, fetched.blocks)
         if known.reader is None:
             spooled = nsys_report.export_report if is_report else _Spool
-            with spooled(inflated, desk.sinks[known.tables[0]].spool) as path:
+            with spooled(inflated, context.sinks[known.tables[0]].spool) as path:
                 reader: RecordReader = NsysSqliteReader(path)
-                _drain(reader, report, desk, units, stretches, source, fetched.sha256)
+                _drain(reader, report, context, units, unreadable_rows, source, fetched.sha256)
         else:
-            reader = known.reader(iter(inflated), desk.limits, desk.keys)
-            _drain(reader, report, desk, units, stretches, source, fetched.sha256)
+            reader = known.reader(iter(inflated), context.limits, context.keys)
+            _drain(reader, report, context, units, unreadable_rows, source, fetched.sha256)
     except BaseException:
-        for unit in (*units.values(), stretches):
+        for unit in (*units.values(), unreadable_rows):
             unit.discard()
         raise
     if inflated.fault:
         reader.cut_short(make_range(inflated.total_bytes, 0, inflated.fault, b""))
-    stretches.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))
-    stretches.finish()
+    unreadable_rows.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))
+    unreadable_rows.finish()
     report.records = units
     report.format, report.outcome = known.name, "kept"
     report.inflated_bytes = inflated.total_bytes
@@ -145,20 +145,20 @@ def _read_records(
 def _drain(
     reader: RecordReader,
     report: FileReport,
-    desk: ReadContext,
+    context: ReadContext,
     units: Mapping[str, Rows],
-    stretches: Rows,
+    unreadable_rows: Rows,
     source: _Counted,
     sha256: str,
 ) -> None:
     for table, batch in reader:
         if batch.num_rows:
             units[table].write(batch)
-        _hold_count(reader.rows_count + reader.unreadable_count, desk.limits)
+        _hold_count(reader.rows_count + reader.unreadable_count, context.limits)
         if reader.has_many_unreadable:
-            stretches.write(unreadable.rows(sha256, reader.take_unreadable()))
-        desk.progress(report.name, source.bytes, reader.rows_count)
-    _hold_count(reader.rows_count + reader.unreadable_count, desk.limits)
+            unreadable_rows.write(unreadable.rows(sha256, reader.take_unreadable()))
+        context.progress(report.name, source.bytes, reader.rows_count)
+    _hold_count(reader.rows_count + reader.unreadable_count, context.limits)
 
 
 def _hold_count(count: int, limits: Limits) -> None:
@@ -191,49 +191,54 @@ class _Spool:
 # -- traces ---------------------------------------------------------------------------------------------------------
 
 
-def _read_trace(report: FileReport, fetched: Fetched, desk: ReadContext) -> None:
+def _read_trace(report: FileReport, fetched: Fetched, context: ReadContext) -> None:
     """Read a trace to its end, again where its base time stands at its end and is another than was thought."""
     base_ns: int | None = None
     while True:
-        events, stretches = desk.sinks[trace_events.TABLE.name].unit(), desk.sinks[unreadable.TABLE.name].unit()
+        events, unreadable_rows = (
+            context.sinks[trace_events.TABLE.name].unit(),
+            context.sinks[unreadable.TABLE.name].unit(),
+        )
         try:
-            reader = _read_once(report, fetched, desk, base_ns, events, stretches)
+            reader = _read_once(report, fetched, context, base_ns, events, unreadable_rows)
         except EvidenceRejected as error:
             events.discard()
-            stretches.discard()
+            unreadable_rows.discard()
             _refuse(report, error)
             return
         if (reader.base_ns or 0) == reader.base_used_ns:
             report.events = events
-            stretches.finish()
+            unreadable_rows.finish()
             return
         # The base is not what the end of the file had made us believe: once more, with it.
         events.discard()
-        stretches.discard()
+        unreadable_rows.discard()
         base_ns = reader.base_ns or 0
 
 
 def _read_once(
-    report: FileReport, fetched: Fetched, desk: ReadContext, base_ns: int | None, events: Rows, stretches: Rows
+    report: FileReport, fetched: Fetched, context: ReadContext, base_ns: int | None, events: Rows, unreadable_rows: Rows
 ) -> KinetoReader:
     source = _Counted(fetched.blocks())
-    inflated = Inflated(source, desk.limits, fetched.blocks)
-    reader = KinetoReader(prefetch(inflated), desk.limits, lambda: _base_in_tail(fetched, desk.limits), base_ns=base_ns)
+    inflated = Inflated(source, context.limits, fetched.blocks)
+    reader = KinetoReader(
+        prefetch(inflated), context.limits, lambda: _base_in_tail(fetched, context.limits), base_ns=base_ns
+    )
     try:
         for batch, found, landed in prefetch(_shards(reader), most=1):
             events.write(batch)
-            _hold_count(landed + reader.unreadable_count, desk.limits)
+            _hold_count(landed + reader.unreadable_count, context.limits)
             if found:
-                stretches.write(unreadable.rows(fetched.sha256, found))
-            desk.progress(report.name, source.bytes, landed)
+                unreadable_rows.write(unreadable.rows(fetched.sha256, found))
+            context.progress(report.name, source.bytes, landed)
     except NotATrace:
         if inflated.fault and not inflated.total_bytes:
             raise EvidenceRejected(f"{inflated.fault}, and nothing can be got out of it") from None
         raise
-    _hold_count(reader.events_count + reader.unreadable_count, desk.limits)
+    _hold_count(reader.events_count + reader.unreadable_count, context.limits)
     if inflated.fault:
         reader.cut_short(inflated.fault)
-    stretches.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))
+    unreadable_rows.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))
     report.format, report.outcome = TRACE, "kept"
     report.inflated_bytes = inflated.total_bytes
     report.events_count = report.rows_count = reader.events_count
@@ -246,7 +251,7 @@ def _read_once(
 
 
 def _shards(reader: KinetoReader) -> Iterator[tuple[pa.RecordBatch, list[UnreadableRange], int]]:
-    """Rows, unreadable stretches where many have gathered, and events so far: decoded while the last is written."""
+    """Rows, unreadable byte ranges where many have gathered, and events so far: decoded while the last is written."""
     for batch in reader:
         yield batch, reader.take_unreadable() if reader.has_many_unreadable else [], reader.events_count
 

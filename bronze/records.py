@@ -57,16 +57,16 @@ class RecordReader(ABC):
 
     @property
     def has_many_unreadable(self) -> bool:
-        """Whether so many stretches have gathered that they should be taken."""
+        """Whether so many byte ranges have gathered that they should be taken."""
         return len(self._unreadable) > _STRETCHES
 
     def take_unreadable(self) -> list[UnreadableRange]:
-        """The unreadable stretches since the last call."""
+        """The unreadable byte ranges since the last call."""
         taken, self._unreadable = self._unreadable, []
         return taken
 
     def report(self, found: UnreadableRange) -> None:
-        """Take a stretch in that is no record."""
+        """Take a byte range in that is no record."""
         self._unreadable.append(found)
         self.unreadable_count += 1
 

@@ -55,7 +55,7 @@ class EventText:
 
 @dataclass(frozen=True)
 class UnreadableRange:
-    """One stretch that is no event: where it lies, why, and how it begins."""
+    """One byte range that is no event: where it lies, why, and how it begins."""
 
     offset: int
     length: int
@@ -69,12 +69,12 @@ def make_printable(data: bytes) -> str:
 
 
 def make_range(offset: int, length: int, reason: str, data: bytes) -> UnreadableRange:
-    """A stretch with its beginning made printable."""
+    """A byte range with its beginning made printable."""
     return UnreadableRange(offset, length, reason, make_printable(data[:BEGINNING_BYTES]))
 
 
 def join_ranges(first: UnreadableRange, second: UnreadableRange) -> UnreadableRange:
-    """Two stretches that touch, as one."""
+    """Two byte ranges that touch, as one."""
     return replace(first, length=first.length + second.length)
 
 
@@ -103,7 +103,7 @@ def cut_events(
 
 
 def _take_next(window: Window, max_event_bytes: int) -> EventText | UnreadableRange:
-    """The event at the front of the window, or the stretch up to where the next one seems to begin."""
+    """The event at the front of the window, or the byte range up to where the next one seems to begin."""
     is_object = window.copy(1) == b"{"
     length = measure_json(window, max_event_bytes)
     if length is not None and is_object:
@@ -115,7 +115,7 @@ def _take_next(window: Window, max_event_bytes: int) -> EventText | UnreadableRa
 
 
 def _take_broken(window: Window, max_event_bytes: int) -> EventText | UnreadableRange:
-    """An object that is no JSON: the shortest stretch that can be mended or decoded, else what to pass over."""
+    """An object that is no JSON: the shortest byte range that can be mended or decoded, else what to pass over."""
     # Brackets are followed a little beyond the next likely event and no farther, or a trace of nothing but open ones
     # would be read over and over.
     way_on = window.search(_WAY_ON)
@@ -125,7 +125,7 @@ def _take_broken(window: Window, max_event_bytes: int) -> EventText | Unreadable
     ends = sorted(end for end in found if end is not None)
     for end in ends:
         piece = _make_event_text(window, end)
-        # A longer stretch may hold a list of objects that only look like events; mending it would join events.
+        # A longer byte range may hold a list of objects that only look like events; mending it would join events.
         better = repair_event(piece) if end == ends[0] else None
         if better or _is_valid(piece.text):
             window.drop(end)

@@ -1,4 +1,4 @@
-"""One row per stretch of a source that no reader could parse: where it lies, how long it is, and why."""
+"""One row per byte range of a source that no reader could parse: where it lies, how long it is, and why."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 TABLE = Table(
     tier="bronze",
     name="unreadable",
-    grain="One row per stretch of a source file that no reader could parse.",
+    grain="One row per byte range of a source file that no reader could parse.",
     key=("source_sha256", "offset_bytes", "length_bytes", "reason"),
     columns=(
         RUN_ID,
         text("source_sha256", "The source file, by the digest of its bytes as they landed."),
-        int64("offset_bytes", "First byte of the stretch in the inflated source.", minimum=0),
+        int64("offset_bytes", "First byte of the byte range in the inflated source.", minimum=0),
         int64(
             "length_bytes",
-            "Length of the stretch; 0 where something is missing rather than wrong.",
+            "Length of the byte range; 0 where something is missing rather than wrong.",
             minimum=0,
         ),
         text("reason", "Why it could not be read, as a sentence."),
-        text("beginning", "How the stretch begins, bytes that are not printable escaped.", sensitive=True),
+        text("beginning", "How the byte range begins, bytes that are not printable escaped.", sensitive=True),
     ),
 )
 
@@ -37,9 +37,9 @@ def rows(sha256: str, found: Sequence[UnreadableRange]) -> pa.RecordBatch:
     """The rows of one source, run aside."""
     columns = {
         "source_sha256": [sha256] * len(found),
-        "offset_bytes": [stretch.offset for stretch in found],
-        "length_bytes": [stretch.length for stretch in found],
-        "reason": [stretch.reason for stretch in found],
-        "beginning": [stretch.beginning for stretch in found],
+        "offset_bytes": [one.offset for one in found],
+        "length_bytes": [one.length for one in found],
+        "reason": [one.reason for one in found],
+        "beginning": [one.beginning for one in found],
     }
     return pa.RecordBatch.from_pydict(columns, schema=TABLE.file_schema)

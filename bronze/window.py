@@ -1,4 +1,4 @@
-"""A stretch of an inflated source held in memory: as much as is asked for, never all of it."""
+"""A part of an inflated source held in memory: as much as is asked for, never all of it."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gold.inference import INTERVALS, VERDICTS, Estimate
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from gold.pairs import Pair
 
     Row = Mapping[str, Any]
+    Rows = list[dict[str, Any]]
 
 # What every table that compares a pair begins with.
 PAIR = (
@@ -84,6 +86,15 @@ VERDICT_CLASS = text(
     one_of=VERDICTS,
 )
 _WEAKER = ("measured", "modelled", "unobservable")
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Rows of one table, run by run: of the candidate, of the baseline, and of other groups of repeats."""
+
+    candidate: Sequence[Rows]
+    baseline: Sequence[Rows]
+    others: Sequence[Sequence[Rows]] = ()
 
 
 def start_row(table: Table, pair: Pair, run: Row) -> dict[str, Any]:

@@ -66,7 +66,7 @@ _OF_DEVICE = ["run_id", "device_id"]
 _KEY = [*_OF_DEVICE, "timed_by", "rank", "period", "step_number"]
 _WATT_MW = 1000.0
 _NS = 1e9
-# Sums of whole numbers are the same on every engine in any order: twice the energy of a stretch, in microjoules.
+# Sums of whole numbers are the same on every engine in any order: twice the energy of a slice of time, in microjoules.
 _JOULE_UJ = 1e6
 _UJ_JOULES = 1e-6
 _UJ_A_NS_W = 1000

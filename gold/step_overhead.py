@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from gold import comparison
+from gold.comparison import Sides
 from gold.inference import Estimate, RunValue, compare_runs, pool_noise
 from gold.margin import MARGIN
 from gold.overhead_breakdown import find_dominant_part
@@ -84,15 +85,6 @@ TABLE = Table(
         text("reason", "Why a number is null, or why nothing is concluded, as sentences.", nullable=True),
     ),
 )
-
-
-@dataclass(frozen=True)
-class Sides:
-    """Rows of gold.step_times: of all runs of the candidate, of the baseline, and of other groups of repeats."""
-
-    candidate: Sequence[Rows]
-    baseline: Sequence[Rows]
-    others: Sequence[Sequence[Rows]] = ()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from gold import comparison
+from gold.comparison import Sides
 from gold.inference import RunValue, compare_runs, pool_noise
 from gold.margin import MARGIN
 from gold.step_cycles import measure_scatter
@@ -93,15 +94,6 @@ TABLE = Table(
 
 
 @dataclass(frozen=True)
-class Logs:
-    """Rows of silver.throughput: of all runs of the candidate, of the baseline, and of other groups of repeats."""
-
-    candidate: Sequence[Rows]
-    baseline: Sequence[Rows]
-    others: Sequence[Sequence[Rows]] = ()
-
-
-@dataclass(frozen=True)
 class _Choice:
     """One way to compare the logs of a pair, and the periods of its two leading runs that can be compared so."""
 
@@ -111,7 +103,7 @@ class _Choice:
 
 
 def measure(
-    pair: Pair, runs: tuple[Mapping[str, Any], Mapping[str, Any]], logs: Logs, margin: float = MARGIN
+    pair: Pair, runs: tuple[Mapping[str, Any], Mapping[str, Any]], logs: Sides, margin: float = MARGIN
 ) -> pa.Table:
     """Compare the logs of all runs of both sides by the best that both say; no log on either side is no row."""
     ours, theirs = logs.candidate[0], logs.baseline[0]
@@ -176,7 +168,7 @@ def _value(row: dict[str, Any], measure: str) -> float | None:
     return float(row["duration_ns"]) if row["duration_ns"] and is_elapsed == (measure == "elapsed") else None
 
 
-def _compare(logs: Logs, chosen: _Choice, margin: float) -> dict[str, Any]:
+def _compare(logs: Sides, chosen: _Choice, margin: float) -> dict[str, Any]:
     """Both sides under the measure's own name, the slowdown, and what it shows."""
     periods = [
         _drop_copies([_take_periods(rows, chosen.period, chosen.measure) for rows in side])

@@ -1,4 +1,4 @@
-"""The content digest of a stretch of rows: equal rows in equal order give equal digests, however they are chunked."""
+"""The content digest of some rows: equal rows in equal order give equal digests, however they are chunked."""
 
 from __future__ import annotations
 

@@ -51,14 +51,14 @@ def launch_landed_runs(
     states = assess_runs(build_context.lake, zone, changed, build_context.keys, margin=build_context.margin)
     stale = [run_id for run_id in changed if states[run_id].needs_launch()]
     return dg.SensorResult(
-        run_requests=[_request(stretch, marks) for stretch in find_ranges(stale, [*order, *new])],
+        run_requests=[_request(neighbours, marks) for neighbours in find_ranges(stale, [*order, *new])],
         dynamic_partitions_requests=[TRAINING_RUNS.build_add_request(new)] if new else [],
         asset_events=[dagster_events.observe_landing(run_id, marks[run_id]) for run_id in changed],
         cursor=json.dumps(marks),
     )
 
 
-def _request(stretch: list[str], marks: dict[str, str]) -> dg.RunRequest:
+def _request(neighbours: list[str], marks: dict[str, str]) -> dg.RunRequest:
     """One launch for neighbours; the same content is never asked for twice."""
-    content = hashlib.sha256("".join(marks[run_id] for run_id in stretch).encode()).hexdigest()
-    return dg.RunRequest(run_key=f"{stretch[0]}+{len(stretch)}:{content}", tags=make_range_tags(stretch))
+    content = hashlib.sha256("".join(marks[run_id] for run_id in neighbours).encode()).hexdigest()
+    return dg.RunRequest(run_key=f"{neighbours[0]}+{len(neighbours)}:{content}", tags=make_range_tags(neighbours))

@@ -1,4 +1,4 @@
-"""Training runs as Dagster's partitions: known by their ids, launched in stretches that lie side by side."""
+"""Training runs as Dagster's partitions: known by their ids, launched in ranges of neighbours."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def register_runs(instance: dg.DagsterInstance, run_ids: Iterable[str]) -> None:
 
 
 def find_ranges(run_ids: Iterable[str], order: Sequence[str]) -> list[list[str]]:
-    """Runs that are neighbours in Dagster's order, together: each stretch is one launch, whatever it holds."""
+    """Runs that are neighbours in Dagster's order, together: each range is one launch, whatever it holds."""
     wanted = set(run_ids)
     found: list[list[str]] = []
     was_wanted = False
@@ -40,6 +40,6 @@ def find_ranges(run_ids: Iterable[str], order: Sequence[str]) -> list[list[str]]
     return found
 
 
-def make_range_tags(stretch: Sequence[str]) -> dict[str, str]:
-    """What tells Dagster that a launch is for a stretch of partitions."""
-    return {_FIRST: stretch[0], _LAST: stretch[-1]}
+def make_range_tags(neighbours: Sequence[str]) -> dict[str, str]:
+    """What tells Dagster that a launch is for a range of partitions."""
+    return {_FIRST: neighbours[0], _LAST: neighbours[-1]}

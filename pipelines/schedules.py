@@ -24,17 +24,17 @@ from pipelines.partitions import find_ranges, list_known, make_range_tags, regis
 def nightly(
     context: dg.ScheduleEvaluationContext, build_context: dg.ResourceParam[BuildContext]
 ) -> Iterator[dg.RunRequest]:
-    """One launch for each stretch of stale runs, and one for what is measured across runs."""
+    """One launch for each range of stale runs, and one for what is measured across runs."""
     complete, _ = build_context.zone.run_ids()
     states = assess_runs(
         build_context.lake, build_context.zone, complete, build_context.keys, margin=build_context.margin
     )
     register_runs(context.instance, complete)
     stale = [run_id for run_id in complete if states[run_id].needs_launch()]
-    for stretch in find_ranges(stale, list_known(context.instance)):
+    for neighbours in find_ranges(stale, list_known(context.instance)):
         yield dg.RunRequest(
             run_key=None,
-            tags=make_range_tags(stretch),
+            tags=make_range_tags(neighbours),
             asset_selection=[asset_key(table.full_name) for table in TABLES],
         )
     yield dg.RunRequest(run_key=None, asset_selection=[asset_key(table.full_name) for table in comparisons.TABLES])

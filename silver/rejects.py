@@ -1,4 +1,4 @@
-"""One row per thing that was refused: an event, a stretch that nobody could read, a process, or a whole file."""
+"""One row per thing that was refused: an event, a byte range that nobody could read, a process, or a whole file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from lake.frames import Frame, number_rows, select_declared
 from lake.tables import RUN_ID, Table, int32, int64, text
 from silver.event_rules import REFUSED_UNSEEN, REJECTED, select_rejected, sentence_of
 
-LEVELS = ("event", "stretch", "process", "file")
+LEVELS = ("event", "byte_range", "process", "file")
 
 TABLE = Table(
     tier="silver",
     name="rejects",
-    grain="One row per event, stretch, process of a recording or file that was refused.",
+    grain="One row per event, byte range, process of a recording or file that was refused.",
     key=("level", "source_sha256", "ordinal"),
     inputs=(
         "bronze.trace_events",
@@ -38,7 +38,7 @@ TABLE = Table(
         text("category", "Category, as the source spells it.", nullable=True, sensitive=True),
         text(
             "label",
-            "Name of the event or of the file, or how the stretch begins, with what the reader said of it.",
+            "Name of the event or of the file, or how the byte range begins, with what the reader said of it.",
             nullable=True,
             sensitive=True,
             is_free_text=True,
@@ -70,10 +70,10 @@ def _list_unreadable_ranges(unreadable: Frame, sources: Frame) -> Frame:
     placed = number_rows(unreadable, "_place", ["source_sha256"], ["offset_bytes", "length_bytes", "reason"])
     placed = placed.with_columns(ordinal=nw.col("_place") - 1)
     placed = placed.join(ranks, on="source_sha256", how="left").with_columns(
-        level=nw.lit("stretch"),
+        level=nw.lit("byte_range"),
         # A reader's reason may quote what it could not read.
         label=nw.concat_str(nw.col("reason"), nw.col("beginning"), separator=": "),
-        reason=nw.lit("No reader could parse this stretch of its source; the label says why."),
+        reason=nw.lit("No reader could parse this byte range of its source; the label says why."),
     )
     return select_declared(_blank(placed), TABLE)
 

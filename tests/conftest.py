@@ -89,7 +89,7 @@ class LandedRun:
         return self.events.filter(self.events["source_sha256"].eq_missing(self.file(name)["source_sha256"]))
 
     def reasons_of(self, name: str) -> list[str]:
-        """Why stretches of that file could not be read."""
+        """Why byte ranges of that file could not be read."""
         mine = self.unreadable["source_sha256"].eq_missing(self.file(name)["source_sha256"])
         return self.unreadable.filter(mine)["reason"].to_list()
 

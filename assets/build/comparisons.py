@@ -23,6 +23,7 @@ from gold import (
     throughput_overhead,
     time_breakdown,
 )
+from gold.comparison import Sides
 from gold.margin import MARGIN
 from lake.errors import explain, is_stop, naming
 from lake.tables import Scope
@@ -171,12 +172,12 @@ def _compare(lake: Lake, pair: Pair, stale: StalePair) -> dict[Table, pa.Table]:
     ours, theirs, margin = pair.candidates, pair.baselines, stale.margin
     run, other = (read(runs.TABLE, names)[0].to_pylist()[0] for names in (ours, theirs))
     tee, baseline = (read(time_breakdown.TABLE, names[:1])[0] for names in (ours, theirs))
-    steps = step_overhead.Sides(*listed(step_times.TABLE))
+    steps = Sides(*listed(step_times.TABLE))
     frames[step_overhead.TABLE] = step_overhead.measure(pair, run, steps, (tee, baseline), margin)
     frames[overhead_breakdown.TABLE] = overhead_breakdown.measure(pair, tee, baseline)
     costs, baseline_costs = (read(operation_costs.TABLE, names) for names in (ours, theirs))
     frames[operation_overhead.TABLE] = operation_overhead.measure(pair, costs, baseline_costs, margin)
-    logs = throughput_overhead.Logs(*listed(throughput.TABLE))
+    logs = Sides(*listed(throughput.TABLE))
     frames[throughput_overhead.TABLE] = throughput_overhead.measure(pair, (run, other), logs, margin)
     energies, baseline_energies = (read(step_energy.TABLE, names) for names in (ours, theirs))
     frames[energy_overhead.TABLE] = energy_overhead.measure(pair, run, energies, baseline_energies, margin)

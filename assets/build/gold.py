@@ -188,7 +188,7 @@ class GoldBuild:
         return self._engine.rows(plans.get(table.name, made_from_inputs)(), is_lean=True)
 
     def slices(self) -> list[Slice]:
-        """Ranks and stretches of time, none of which holds too many spans; one of nothing where there are none."""
+        """Ranks and slices of time, none of which holds too many spans; one of nothing where there are none."""
         return list(self._slices(self._spanned)) or [((), 0, END_OF_TIME)]
 
     def sums_of(self, one: Slice, summed: Sequence[str]) -> dict[str, pa.Table]:

@@ -59,7 +59,7 @@ _QUERIES = {
         FROM (SELECT * FROM checked WHERE outcome = 'kept') LEFT JOIN found USING (run_id, source_sha256)
         WHERE rows_count - events_count <> coalesce(found_count, 0)
         ORDER BY run_id, source_sha256""",
-    "stretches": """
+    "byte_ranges": """
         WITH found AS (
             SELECT run_id, source_sha256, count(*) AS found_count FROM checked GROUP BY run_id, source_sha256),
         told AS (

@@ -116,7 +116,7 @@ RELATIONS = (
         claimed.TABLE,
         "file_outcomes",
         "counts_agree_with_source_files",
-        "files, events and unreadable stretches are as many as bronze.source_files says",
+        "files, events and unreadable byte ranges are as many as bronze.source_files says",
         source_files.TABLE,
     ),
     _declare_blocking(
@@ -145,9 +145,9 @@ RELATIONS = (
     ),
     _declare_blocking(
         unreadable.TABLE,
-        "stretches",
-        "stretches_are_those_that_landed",
-        "every source has as many stretches as bronze.source_files says",
+        "byte_ranges",
+        "byte_ranges_are_those_that_landed",
+        "every source has as many byte ranges as bronze.source_files says",
         source_files.TABLE,
     ),
     _declare_blocking(

@@ -150,7 +150,7 @@ def _advise_memory(zone: LandingZone, engine: str, run_ids: Sequence[str], tell:
 
 
 def _launch(chosen: Settings, watcher: ProgressListener, work: _LaunchPlan, tell: Callable[[str], None]) -> None:
-    """One launch for each stretch of runs, then one for what is measured across runs, of the tables named."""
+    """One launch for each range of runs, then one for what is measured across runs, of the tables named."""
     definitions = build_definitions(chosen, watcher)
     ingest, compare = (definitions.resolve_job_def(str(job.name)) for job in (INGEST, COMPARE))
     pairs = {one.full_name for one in PAIR_TABLES}.intersection(work.names)
@@ -158,7 +158,7 @@ def _launch(chosen: Settings, watcher: ProgressListener, work: _LaunchPlan, tell
         register_runs(records, [*work.stale, *work.unpaired])
         for run_ids, names in ((work.stale, work.names), (work.unpaired, pairs)):
             job = limit_job(ingest, names, check=work.check) if run_ids else None
-            for stretch in find_ranges(run_ids, list_known(records)):
+            for neighbours in find_ranges(run_ids, list_known(records)):
                 if job is None:
                     break
                 before = dict(watcher.faults)
@@ -166,7 +166,7 @@ def _launch(chosen: Settings, watcher: ProgressListener, work: _LaunchPlan, tell
                     result = job.execute_in_process(
                         run_id=run_id,
                         instance=records,
-                        tags={**tags, **make_range_tags(stretch)},
+                        tags={**tags, **make_range_tags(neighbours)},
                         run_config={**_SILENT, "ops": {"training_runs": {"config": work.config}}},
                         raise_on_error=False,
                     )

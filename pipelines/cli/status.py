@@ -88,7 +88,7 @@ def collect_status(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEY
 
 
 def _reasons(lake: Lake) -> list[str]:
-    """Why files were merged or rejected, and why stretches could not be read, each with its count."""
+    """Why files were merged or rejected, and why byte_ranges could not be read, each with its count."""
     files = (
         lake.scan(source_files.TABLE)
         .filter(pl.col("reason").is_not_null())
@@ -96,10 +96,10 @@ def _reasons(lake: Lake) -> list[str]:
         .sort("run_id", "file_name")
         .collect()
     )
-    stretches = (
+    byte_ranges = (
         lake.scan(unreadable.TABLE)
         .group_by("run_id", "reason")
-        .agg(stretches=pl.len(), length=pl.col("length_bytes").sum())
+        .agg(byte_ranges=pl.len(), length=pl.col("length_bytes").sum())
         .sort("run_id", "reason")
         .collect()
     )
@@ -114,8 +114,8 @@ def _reasons(lake: Lake) -> list[str]:
     return [
         *(f"{run}: {name} {outcome}: {reason}" for run, name, outcome, reason in files.iter_rows()),
         *(
-            f"{run}: {count:,} {'stretch' if count == 1 else 'stretches'} ({length:,} bytes) unreadable: {reason}"
-            for run, reason, count, length in stretches.iter_rows()
+            f"{run}: {count:,} {'byte range' if count == 1 else 'byte ranges'} ({length:,} bytes) unreadable: {reason}"
+            for run, reason, count, length in byte_ranges.iter_rows()
         ),
         *(f"{run}: {count:,} events keep their own text in `residue`" for run, count in residues.iter_rows()),
     ]

@@ -15,7 +15,7 @@ from assets.checks.rules import Must
 from lake.cluster import Cluster
 from lake.errors import DataDamaged, SourceUnavailable
 from tests.support.campaigns import is_soak
-from tests.support.tampered_tables import change, copied, put
+from tests.support.tampered_tables import change, copied, count_broken, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from assets.checks.expectations import CheckResult
     from lake.store import Lake
     from lake.tables import Table
-    from tests.support.tampered_tables import Change
+    from tests.support.tampered_tables import Change, count_broken
 
-RUN, TWIN = "resnet50-sealed-w2", "resnet50-plain-w2"
+RUN, BASELINE = "resnet50-sealed-w2", "resnet50-plain-w2"
 TOKEN = "sealed:1:k0000000:AAAA"
 DIGEST = "0" * 64
 
@@ -123,17 +123,13 @@ def on_both(
     return theirs, check_tables(lake, table(name), run_ids, docs and docs / "spark", Cluster())
 
 
-def told(held: list[CheckResult]) -> list[tuple[str, bool, int, int, str | None]]:
+def describe_results(held: list[CheckResult]) -> list[tuple[str, bool, int, int, str | None]]:
     return [(one.check.name, one.is_held, one.rows_count, one.broken_count, one.reason) for one in held]
 
 
 def sampled(held: list[CheckResult]) -> dict[str, set[str]]:
     """The samples of each broken check, in no order."""
     return {one.check.name: {repr(sorted(sample.items())) for sample in one.samples} for one in held if one.samples}
-
-
-def broken(held: list[CheckResult]) -> dict[str, int]:
-    return {one.check.name: one.broken_count for one in held if not one.is_held}
 
 
 def tables_of_every_kind() -> list[str]:
@@ -152,8 +148,8 @@ def tables_of_every_kind() -> list[str]:
 def test_tables_of_a_recording_hold_on_both_engines(recorded: Lake) -> None:
     for name in tables_of_every_kind():
         theirs, ours = on_both(recorded, name)
-        assert told(ours) == told(theirs), name
-        assert broken(ours) == {}, name
+        assert describe_results(ours) == describe_results(theirs), name
+        assert count_broken(ours) == {}, name
         promised = len(list_rules(table(name)))
         assert [one.engine for one in ours] == ["spark"] * promised + ["duckdb"] * (len(ours) - promised)
         assert {one.engine for one in theirs} == {"duckdb"}
@@ -170,9 +166,9 @@ def test_a_planted_fault_is_the_same_on_both_engines(
     change(tampered, table(name), RUN, how)
     theirs, ours = on_both(tampered, name)
     of_rules = {rule.name: rule.must for rule in list_rules(table(name))}
-    assert {check: count for check, count in broken(ours).items() if check in of_rules} == counts
+    assert {check: count for check, count in count_broken(ours).items() if check in of_rules} == counts
     assert must in {of_rules[check] for check in counts}
-    assert told(ours) == told(theirs)
+    assert describe_results(ours) == describe_results(theirs)
     few = {one.check.name for one in ours if one.broken_count <= 5}
     assert {check: found for check, found in sampled(ours).items() if check in few} == {
         check: found for check, found in sampled(theirs).items() if check in few
@@ -191,7 +187,7 @@ def test_columns_of_another_kind_are_named_by_what_the_files_hold(tampered: Lake
     rows = tampered.scan(steps, [RUN]).collect()
     put(tampered, steps, RUN, rows.with_columns(pl.lit(None).cast(kind).alias("aligned_ts_ns")).to_arrow())
     theirs, ours = on_both(tampered, "silver.steps")
-    assert told(ours) == told(theirs)
+    assert describe_results(ours) == describe_results(theirs)
     assert ours[0].samples == theirs[0].samples
     assert ours[0].samples == [{"column": f"aligned_ts_ns {word} where aligned_ts_ns BIGINT is declared"}]
 
@@ -200,7 +196,7 @@ def test_a_missing_column_is_a_broken_check_and_no_error(tampered: Lake) -> None
     steps = table("silver.steps")
     put(tampered, steps, RUN, tampered.scan(steps, [RUN]).drop("ts_ns").collect().to_arrow())
     theirs, ours = on_both(tampered, "silver.steps")
-    assert told(ours) == told(theirs)
+    assert describe_results(ours) == describe_results(theirs)
     assert ours[0].reason == "a data file does not have all declared columns"
 
 
@@ -223,7 +219,7 @@ def test_a_file_that_an_engine_cannot_read_is_worth_another_try(tampered: Lake) 
             check_tables(tampered, steps, [RUN], spark=spark)
 
 
-@pytest.mark.parametrize("run_id", [RUN, TWIN])
+@pytest.mark.parametrize("run_id", [RUN, BASELINE])
 def test_one_file_among_many_with_a_column_of_another_kind_is_found(tampered: Lake, run_id: str) -> None:
     steps = table("silver.steps")
     of_another_kind(tampered, steps, run_id, "ts_ns", pl.String())
@@ -237,7 +233,7 @@ def test_samples_are_few_and_pages_tell_what_they_tell_on_duckdb(tampered: Lake,
     how = all_of(lambda rows: rows.with_columns(duration_ns=pl.lit(-1, pl.Int64)), at(0, "label", secret))
     change(tampered, table("silver.spans"), RUN, how)
     theirs, ours = on_both(tampered, "silver.spans", docs=tmp_path)
-    assert told(ours) == told(theirs)
+    assert describe_results(ours) == describe_results(theirs)
     (found,) = [one for one in ours if one.check.name == "duration_ns_is_in_its_range"]
     assert found.broken_count == found.rows_count > 5
     assert [sample.keys() for sample in found.samples] == [

@@ -8,18 +8,18 @@ import sqlalchemy as sa
 
 from assets.build.catalogue import TABLES, table
 from assets.checks import relations
-from assets.checks.expectations import CheckResult, check_tables, checks
+from assets.checks.expectations import check_tables, checks
 from lake.connections import open_parallel
 from lake.duckdb_dialect import URL, sharing
-from tests.support.tampered_tables import change, copied, put
+from tests.support.tampered_tables import change, copied, count_broken, put
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lake.store import Lake
-    from tests.support.tampered_tables import Change
+    from tests.support.tampered_tables import Change, count_broken
 
-TEE, TWIN = "resnet50-sealed-w2", "resnet50-plain-w2"
+TEE, BASELINE = "resnet50-sealed-w2", "resnet50-plain-w2"
 SECRET = "Ada Lovelace's own words"
 
 
@@ -51,11 +51,7 @@ def row(**values: Any) -> Change:
     return lambda rows: pl.DataFrame([{**dict.fromkeys(rows.columns), **values}], schema=rows.schema)
 
 
-def broken(held: list[CheckResult]) -> dict[str, int]:
-    return {each.check.name: each.broken_count for each in held if not each.is_held}
-
-
-STRETCH = row(
+UNREADABLE = row(
     run_id=TEE, source_sha256="0" * 64, offset_bytes=0, length_bytes=1, reason=f"at {SECRET}", beginning=SECRET
 )
 # Each fault, in the table that it is planted in, and the one check that names it, with its count.
@@ -79,7 +75,7 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
         1,
     ),
     "rows told": ("bronze.source_files", first("rows_count", 7), "rows_are_in_the_tables", 1),
-    "stretch": ("bronze.unreadable", STRETCH, "stretches_are_those_that_landed", 1),
+    "byte_range": ("bronze.unreadable", UNREADABLE, "byte_ranges_are_those_that_landed", 1),
     "lost count": ("silver.rule_counts", one_fewer_at_the_end, "landed_is_kept_merged_or_rejected", 1),
     "lost span": ("silver.spans", one_fewer, "spans_are_the_events_kept", 1),
     "reject": (
@@ -139,7 +135,7 @@ def tampered(recorded: Lake, tmp_path: Path) -> Lake:
 @pytest.mark.parametrize("name", TABLES)
 def test_everything_holds_on_the_recordings(recorded: Lake, name: str) -> None:
     held = check_tables(recorded, table(name), None)
-    assert broken(held) == {}
+    assert count_broken(held) == {}
     assert tuple(each.check for each in held) == checks(table(name))
     rows = recorded.scan(table(name)).select(pl.len()).collect().item()
     assert {each.rows_count for each in held} == {rows}
@@ -150,15 +146,15 @@ def test_a_planted_fault_is_counted_by_the_check_that_names_it_and_by_no_other(
     tampered: Lake, name: str, how: Change, check: str, count: int
 ) -> None:
     change(tampered, table(name), TEE, how)
-    assert broken(check_tables(tampered, table(name), [TEE])) == {check: count}
-    assert broken(check_tables(tampered, table(name), None)) == {check: count}
+    assert count_broken(check_tables(tampered, table(name), [TEE])) == {check: count}
+    assert count_broken(check_tables(tampered, table(name), None)) == {check: count}
 
 
 def test_only_the_runs_in_question_are_looked_at(tampered: Lake) -> None:
     change(tampered, table("silver.spans"), TEE, one_fewer)
-    held = check_tables(tampered, table("silver.spans"), [TWIN])
-    assert broken(held) == {}
-    assert held[0].rows_count == tampered.scan(table("silver.spans"), [TWIN]).select(pl.len()).collect().item()
+    held = check_tables(tampered, table("silver.spans"), [BASELINE])
+    assert count_broken(held) == {}
+    assert held[0].rows_count == tampered.scan(table("silver.spans"), [BASELINE]).select(pl.len()).collect().item()
 
 
 def test_every_relation_is_broken_by_some_fault() -> None:
@@ -173,13 +169,15 @@ def test_every_relation_is_broken_by_some_fault() -> None:
 def test_rows_of_no_run_are_all_counted(tampered: Lake, name: str) -> None:
     change(tampered, table("silver.runs"), TEE, nothing)
     rows = tampered.scan(table(name), [TEE]).select(pl.len()).collect().item()
-    assert broken(check_tables(tampered, table(name), [TEE])) == {"rows_belong_to_a_run": rows}
+    assert count_broken(check_tables(tampered, table(name), [TEE])) == {"rows_belong_to_a_run": rows}
 
 
-def test_a_overhead_that_is_not_that_of_its_pair_is_found(tampered: Lake) -> None:
+def test_an_overhead_that_is_not_that_of_its_pair_is_found(tampered: Lake) -> None:
     family, *_ = tampered.snapshot(table("gold.scaling")).run_ids
     change(tampered, table("gold.scaling"), family, first("overhead_ns", 1))
-    assert broken(check_tables(tampered, table("gold.scaling"), [family])) == {"overheads_are_those_of_the_pairs": 1}
+    assert count_broken(check_tables(tampered, table("gold.scaling"), [family])) == {
+        "overheads_are_those_of_the_pairs": 1
+    }
 
 
 def test_columns_of_another_kind_are_named_and_nothing_else_is_judged(tampered: Lake) -> None:
@@ -219,14 +217,14 @@ def test_samples_name_the_rows_and_are_few(tampered: Lake) -> None:
         ("silver.spans", first("label", SECRET)),
         ("bronze.source_files", lambda rows: doubled(first("file_name", SECRET)(rows).head(1))),
         ("bronze.source_files", first("outcome", SECRET)),
-        ("bronze.unreadable", lambda rows: doubled(STRETCH(rows))),
+        ("bronze.unreadable", lambda rows: doubled(UNREADABLE(rows))),
         ("bronze.trace_events", lambda rows: doubled(first("name", SECRET)(rows))),
     ],
 )
 def test_plaintext_is_in_no_result_and_on_no_page(tampered: Lake, tmp_path: Path, name: str, how: Change) -> None:
     change(tampered, table(name), TEE, how)
     held = check_tables(tampered, table(name), [TEE], tmp_path / "docs")
-    assert broken(held)
+    assert count_broken(held)
     assert SECRET not in repr(held)
     pages = [path for path in (tmp_path / "docs").rglob("*") if path.is_file()]
     assert pages == [held[0].page]
@@ -238,7 +236,7 @@ def test_a_page_shows_every_rule_fetches_nothing_and_is_replaced(tampered: Lake,
     change(tampered, steps, TEE, first("duration_ns", -1))
     pages = [
         {each.page for each in check_tables(tampered, steps, run_ids, docs) if each.page}
-        for run_ids in ([TEE], [TEE], [TEE, TWIN], [TWIN, TEE], None)
+        for run_ids in ([TEE], [TEE], [TEE, BASELINE], [BASELINE, TEE], None)
     ]
     assert pages == [
         {docs / "silver" / "steps" / f"{name}.html"} for name in (TEE, TEE, "_several", "_several", "_all")

@@ -33,7 +33,7 @@ def land_pair(land_files: LandFiles) -> None:
     land_files.write({"rank0.json": trace(120)}, "tee", TEE)
 
 
-def told(lake: Lake, zone: LandingZone) -> tuple[dict[str, str], list[str]]:
+def read_status(lake: Lake, zone: LandingZone) -> tuple[dict[str, str], list[str]]:
     """The state of each run, and the sentences beside them."""
     found = collect_status(lake, zone)
     return {line["run"]: line["state"] for line in found.lines}, found.notes
@@ -42,7 +42,7 @@ def told(lake: Lake, zone: LandingZone) -> tuple[dict[str, str], list[str]]:
 def test_a_run_without_its_pair_is_stale_and_says_so(lake: Lake, zone: LandingZone, land_files: LandFiles) -> None:
     land_pair(land_files)
     make_own_tables(lake, zone, ["off", "tee"])
-    states, notes = told(lake, zone)
+    states, notes = read_status(lake, zone)
     assert states["tee"] == "stale"
     assert "tee: stale: its pair was never made" in notes
 
@@ -53,23 +53,23 @@ def test_a_pair_is_stale_once_its_baseline_changed(lake: Lake, zone: LandingZone
     comparisons.build_comparisons(lake)
     land_files.write({"rank0.json": trace(60)}, "off", OFF)
     make_own_tables(lake, zone, ["off"])
-    states, notes = told(lake, zone)
+    states, notes = read_status(lake, zone)
     assert states["tee"] == "stale"
     assert (
         "tee: stale: gold.energy_overhead is stale: the run, its baseline off, a repeat or the margin changed" in notes
     )
     comparisons.build_pairs(lake)
-    states, notes = told(lake, zone)
+    states, notes = read_status(lake, zone)
     assert states["tee"] == "stale", "the pair is new, the family that it is a point of is not"
     assert "tee: stale: gold.scaling is stale: a pair of its family changed" in notes
     comparisons.build_families(lake)
-    assert told(lake, zone)[0]["tee"] == "unchecked"
+    assert read_status(lake, zone)[0]["tee"] == "unchecked"
 
 
 def test_a_run_that_was_not_checked_is_not_up_to_date(lake: Lake, zone: LandingZone, land_files: LandFiles) -> None:
     land_pair(land_files)
     make_own_tables(lake, zone, ["off", "tee"])
     comparisons.build_comparisons(lake)
-    states, notes = told(lake, zone)
+    states, notes = read_status(lake, zone)
     assert states == {"off": "unchecked", "tee": "unchecked"}
     assert "tee: not checked since it was built" in notes

@@ -42,7 +42,7 @@ class Company:
         return str(row["reason"])
 
     def reported(self, file: str = "bad.json") -> str:
-        """Why stretches of a file could not be read, each of which must be a sentence."""
+        """Why byte ranges of a file could not be read, each of which must be a sentence."""
         assert self.landed.file(file)["outcome"] == "kept", self.landed.file(file)
         reasons = self.landed.reasons_of(file)
         assert len(reasons) == self.landed.file(file)["unreadable_count"]

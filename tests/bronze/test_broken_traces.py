@@ -99,7 +99,7 @@ def test_broken_event_is_reported_and_the_others_are_landed(what: str, place: in
     assert [name for name in found.column("name") if name] == [f"e{index}" for index in range(6) if index != place]
     assert found.envelope == {"traceName": "x"}
     where = data.index(_BROKEN[what].encode())
-    assert [where <= stretch.offset <= where + len(_BROKEN[what]) for stretch in found.unreadable] == [True]
+    assert [where <= byte_range.offset <= where + len(_BROKEN[what]) for byte_range in found.unreadable] == [True]
 
 
 @pytest.mark.parametrize("shift", [0, 1, 2, 3])
@@ -107,7 +107,7 @@ def test_broken_event_may_be_in_any_script(shift: int) -> None:
     event = '{"ph": , "name": "' + "x" * shift + "é🙂" * 20 + '"}'
     found = read(trace(event, _PLAIN))
     assert found.column("name") == ["plain"]
-    assert [stretch.length for stretch in found.unreadable] == [len(event.encode())]
+    assert [byte_range.length for byte_range in found.unreadable] == [len(event.encode())]
 
 
 @pytest.mark.parametrize("place", [0, 2, 5], ids=["first", "middle", "last"])
@@ -130,7 +130,9 @@ def test_bracket_between_two_events_costs_no_event() -> None:
 def test_broken_member_before_the_events_costs_no_event() -> None:
     found = read(trace('{"ts": 1}', '{"ts": 2}', before='"a": {"b": }, "c": 1'))
     assert found.column("ts_ns") == [1000, 2000]
-    assert [stretch.reason for stretch in found.unreadable] == ["what stands before the traceEvents array is not JSON"]
+    assert [byte_range.reason for byte_range in found.unreadable] == [
+        "what stands before the traceEvents array is not JSON"
+    ]
 
 
 def test_broken_member_behind_the_events_is_reported() -> None:
@@ -178,7 +180,7 @@ def test_truncated_trace_keeps_the_events_that_are_whole(form: str, cut: int) ->
     ends = [whole.index(event.encode()) + len(event) for event in events]
     assert found.column("name") == [f"e{index}" for index in range(4) if ends[index] <= len(data)]
     assert not found.is_complete
-    assert any("the file ends" in stretch.reason for stretch in found.unreadable)
+    assert any("the file ends" in byte_range.reason for byte_range in found.unreadable)
 
 
 def test_mended_event_is_kept_even_where_the_trace_ends_behind_it() -> None:
@@ -255,4 +257,4 @@ def test_event_that_never_seems_to_end_is_given_up_and_the_next_are_landed(insid
     assert found.column("name") == ["plain"] * 4
     assert found.envelope == {"traceName": "x"}
     assert len(found.unreadable) <= 8
-    assert any("2,097,152" in stretch.reason for stretch in found.unreadable)
+    assert any("2,097,152" in byte_range.reason for byte_range in found.unreadable)

@@ -307,8 +307,10 @@ def _is_all_of(row: dict[str, Any], data: bytes) -> bool:
 
 
 def _unaccounted(data: bytes, first: int, found: Reading) -> list[bytes]:
-    """What lies between events and unreadable stretches and is neither blank nor punctuation nor in the envelope."""
-    ends = {stretch.offset: stretch.offset + stretch.length for stretch in found.unreadable if stretch.length}
+    """What lies between events and unreadable byte ranges and is neither blank nor punctuation nor in the envelope."""
+    ends = {
+        byte_range.offset: byte_range.offset + byte_range.length for byte_range in found.unreadable if byte_range.length
+    }
     for row in found.rows:
         start = row["offset_bytes"]
         assert data[start : start + 1] == b"{"

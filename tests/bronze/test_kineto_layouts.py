@@ -115,7 +115,7 @@ def test_bare_array_that_is_not_closed_keeps_its_events_and_is_not_complete(end:
     found = read(json.dumps(EVENTS).encode().removesuffix(b"]") + end)
     assert found.column("name") == [event["name"] for event in EVENTS]
     assert not found.is_complete
-    assert [stretch.reason for stretch in found.unreadable] == ["the file ends before its traceEvents array does"]
+    assert [byte_range.reason for byte_range in found.unreadable] == ["the file ends before its traceEvents array does"]
 
 
 def test_events_in_two_arrays_are_numbered_on() -> None:

@@ -88,8 +88,8 @@ class Slow:
 
 
 def _land(lake: Lake, sources: list[Slow], limits: Limits) -> int:
-    with lake.stage(trace_events.TABLE, "run") as events, lake.stage(unreadable.TABLE, "run") as stretches:
-        sinks = {"trace_events": events, "unreadable": stretches}
+    with lake.stage(trace_events.TABLE, "run") as events, lake.stage(unreadable.TABLE, "run") as byte_ranges:
+        sinks = {"trace_events": events, "unreadable": byte_ranges}
         landed = asyncio.run(
             land_run(
                 "run",

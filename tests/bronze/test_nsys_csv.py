@@ -157,7 +157,7 @@ def test_a_record_of_another_width_is_reported_and_the_next_is_read() -> None:
     found = told(_API + b"1,2,f\n3,4,g,0,1,1,1,20,t\n5,6")
     assert [row["name"] for row in found.table("nsys_events")] == ["g"]
     assert found.reasons == ["it has 3 cells where the header names 9", "it has 2 cells where the header names 9"]
-    assert [(stretch.offset, stretch.beginning) for stretch in found.unreadable] == [
+    assert [(byte_range.offset, byte_range.beginning) for byte_range in found.unreadable] == [
         (len(_API), "1,2,f"),
         (len(_API) + 25, "5,6"),
     ]

@@ -28,7 +28,7 @@ BENCH = (
 PLAIN, SEALED, AGAIN = "tiny-plain-w3", "tiny-sealed-w3", "tiny-plain-w3-again1"
 DIRECT = "tiny-sealed-w3-chains2-pipelined-direct"
 CAPPED = "tiny-sealed-w3-bucket-cap-mib1-pipelined"
-CAPPED_TWIN = "tiny-plain-w3-bucket-cap-mib1-pipelined"
+CAPPED_BASELINE = "tiny-plain-w3-bucket-cap-mib1-pipelined"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 def test_the_benchmark_records_every_configuration_and_prints_its_tables(recorded: Recorded) -> None:
     assert recorded.bench["faults"] == {}
-    assert {*recorded.bench["results"]} == {PLAIN, SEALED, AGAIN, DIRECT, CAPPED, CAPPED_TWIN}
+    assert {*recorded.bench["results"]} == {PLAIN, SEALED, AGAIN, DIRECT, CAPPED, CAPPED_BASELINE}
     assert "| tiny | 3 | - |" in recorded.printed
     assert "no run was inside a TEE" in recorded.printed
 
@@ -108,7 +108,7 @@ def test_a_sealed_run_and_its_baseline_are_a_pair_that_knows_the_noise_of_its_re
     assert overhead["verdict_class"] == "inconclusive"
 
 
-@pytest.mark.parametrize(("run_id", "baseline"), [(DIRECT, PLAIN), (CAPPED, CAPPED_TWIN)])
+@pytest.mark.parametrize(("run_id", "baseline"), [(DIRECT, PLAIN), (CAPPED, CAPPED_BASELINE)])
 def test_variants_pair_with_the_plain_ring_of_the_same_bucket_cap(
     recorded: Recorded, run_id: str, baseline: str
 ) -> None:

@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gold import time_breakdown
-from gold.step_overhead import TABLE, Sides, measure
+from gold.comparison import Sides
+from gold.step_overhead import TABLE, measure
 from tests.support.baselines import PAIR, cell, steps
-from tests.support.timed_runs import MS, short, timed
+from tests.support.timed_runs import MS, make_step_times, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.support.timed_runs import Rows
+    from tests.support.timed_runs import Rows, make_step_times
 
 RUN = {"model": "m", "world_size": 2, "found_world_size": None}
 NOTHING = time_breakdown.TABLE.arrow_schema.empty_table()
@@ -31,7 +32,7 @@ def compare(
 
 
 def side(*step_ms: float, source: str = "log") -> list[Rows]:
-    return [timed(each, source) for each in step_ms]
+    return [make_step_times(each, source) for each in step_ms]
 
 
 def test_three_runs_per_side_conclude_and_both_ways_to_say_it_are_told() -> None:
@@ -56,7 +57,7 @@ def test_a_faster_run_is_told_with_its_interval_the_same_way_round() -> None:
 
 
 def test_one_run_per_side_is_no_conclusion_however_far_apart() -> None:
-    row = compare([timed(300)], [timed(100)])
+    row = compare([make_step_times(300)], [make_step_times(100)])
     assert (row["verdict_class"], row["p_value"], row["interval_over"]) == ("inconclusive", None, "within_run")
     assert row["verdict"] == (
         "nothing can be concluded from one run per side: 3.00x, within-run scatter only 2.96 to 3.04; at least 2 more "
@@ -84,7 +85,7 @@ def test_no_difference_is_told_with_its_margin_and_else_it_is_not_shown() -> Non
 
 def test_noise_of_other_repeats_gives_one_run_an_interval_and_never_a_conclusion() -> None:
     lake = [side(50, 50.5, 49.5), side(200, 202, 198), side(10, 10.1, 9.9)]
-    row = compare([timed(300)], [timed(100)], lake)
+    row = compare([make_step_times(300)], [make_step_times(100)], lake)
     assert (row["verdict_class"], row["interval_over"], row["evidence"]) == ("inconclusive", "modelled", "modelled")
     assert "3.00x, 95 % by the noise of other runs (modelled) 2.90 to 3.11; " in row["verdict"]
     assert "at the noise of 1 % that 9 runs show, 2 more runs per side would settle it" in row["verdict"]
@@ -105,7 +106,10 @@ def test_copies_of_one_recording_are_no_repeats() -> None:
 
 
 def test_the_log_leads_and_the_trace_stands_beside_it() -> None:
-    ours, theirs = [timed(120) + timed(130, "trace")], [timed(100) + timed(109, "trace")]
+    ours, theirs = (
+        [make_step_times(120) + make_step_times(130, "trace")],
+        [make_step_times(100) + make_step_times(109, "trace")],
+    )
     row = compare(ours, theirs)
     assert (row["source"], row["slowdown_ratio"]) == ("log", pytest.approx(1.2))
     assert (row["other_source"], row["other_slowdown_ratio"]) == ("trace", pytest.approx(130 / 109))
@@ -113,19 +117,19 @@ def test_the_log_leads_and_the_trace_stands_beside_it() -> None:
 
 
 def test_the_trace_leads_where_only_it_has_enough_runs() -> None:
-    ours = [timed(120) + timed(130, "trace"), *side(131, 129, source="trace")]
-    theirs = [timed(100) + timed(109, "trace"), *side(110, 108, source="trace")]
+    ours = [make_step_times(120) + make_step_times(130, "trace"), *side(131, 129, source="trace")]
+    theirs = [make_step_times(100) + make_step_times(109, "trace"), *side(110, 108, source="trace")]
     row = compare(ours, theirs)
     assert (row["source"], row["other_source"], row["verdict_class"]) == ("trace", "log", "slower")
 
 
 def test_measured_steps_of_a_trace_lead_over_times_of_writing() -> None:
-    ours = [timed(120, evidence="modelled") + timed(130, "trace")]
-    assert compare(ours, [timed(100) + timed(109, "trace")])["source"] == "trace"
+    ours = [make_step_times(120, evidence="modelled") + make_step_times(130, "trace")]
+    assert compare(ours, [make_step_times(100) + make_step_times(109, "trace")])["source"] == "trace"
 
 
 def test_sources_that_disagree_beyond_their_intervals_are_the_headline() -> None:
-    row = compare([timed(118) + short(138, "trace")], [timed(100) + short(100, "trace")])
+    row = compare([make_step_times(118) + short(138, "trace")], [make_step_times(100) + short(100, "trace")])
     assert row["disagreement"] == "the sources disagree: 1.18x by the log, 1.38x by the trace"
     assert row["verdict"].startswith("the sources disagree: 1.18x by the log, 1.38x by the trace; by the log: nothing")
     nobody = compare([short(118) + short(138, "trace")], [short(100) + short(100, "trace")])
@@ -133,33 +137,37 @@ def test_sources_that_disagree_beyond_their_intervals_are_the_headline() -> None
 
 
 def test_sources_that_conclude_the_opposite_conclude_nothing() -> None:
-    ours = [timed(log) + timed(trace, "trace") for log, trace in ((120, 80), (121, 81), (119, 79))]
-    theirs = [timed(log) + timed(trace, "trace") for log, trace in ((100, 100), (101, 99), (99, 101))]
+    ours = [make_step_times(log) + make_step_times(trace, "trace") for log, trace in ((120, 80), (121, 81), (119, 79))]
+    theirs = [
+        make_step_times(log) + make_step_times(trace, "trace") for log, trace in ((100, 100), (101, 99), (99, 101))
+    ]
     row = compare(ours, theirs)
     assert row["verdict_class"] == "inconclusive"
     assert row["verdict"].startswith("the sources disagree: 1.20x by the log, 0.80x by the trace; ")
 
 
 def test_what_is_computed_from_something_modelled_is_modelled() -> None:
-    ours = [timed(each, evidence="modelled") for each in (120, 121, 122)]
+    ours = [make_step_times(each, evidence="modelled") for each in (120, 121, 122)]
     assert compare(ours, side(100, 101, 99))["evidence"] == "modelled"
 
 
 def test_inferred_steps_give_no_ratio() -> None:
-    inferred = timed(7, "trace", step_ns=None, evidence="unobservable", reason="no annotation marks its steps")
-    row = compare([inferred], [timed(100, "trace")])
+    inferred = make_step_times(
+        7, "trace", step_ns=None, evidence="unobservable", reason="no annotation marks its steps"
+    )
+    row = compare([inferred], [make_step_times(100, "trace")])
     assert (row["slowdown_ratio"], row["verdict_class"], row["evidence"]) == (None, "inconclusive", "unobservable")
     assert row["verdict"] == "no answer: the run has no timed step: no annotation marks its steps"
 
 
 def test_a_median_that_hides_what_some_steps_pay_is_told() -> None:
-    row = compare([timed(143, median_step_ns=100 * MS)], [timed(100)])
+    row = compare([make_step_times(143, median_step_ns=100 * MS)], [make_step_times(100)])
     assert row["median_slowdown_ratio"] == pytest.approx(1.0)
     assert row["caveat"] == "by median steps it is 1.00x: some steps cost far more than most do"
 
 
 def test_steps_and_epochs_are_not_compared() -> None:
-    row = compare([timed(100)], [timed(9000, period="epoch")])
+    row = compare([make_step_times(100)], [make_step_times(9000, period="epoch")])
     assert (row["slowdown_ratio"], row["reason"]) == (
         None,
         "the two are not timed by the same source in the same periods",
@@ -168,5 +176,7 @@ def test_steps_and_epochs_are_not_compared() -> None:
 
 def test_the_part_that_grew_most_is_named() -> None:
     tee = steps("tee", cell(0, compute=90, crypto=100, transport=50))
-    row = compare([timed(240)], [timed(130)], cells=(tee, steps("plain", cell(0, compute=100, transport=30))))
+    row = compare(
+        [make_step_times(240)], [make_step_times(130)], cells=(tee, steps("plain", cell(0, compute=100, transport=30)))
+    )
     assert (row["dominant_part"], row["dominant_fraction"]) == ("crypto", pytest.approx(100 / 110))

@@ -155,7 +155,7 @@ def test_cycles_too_few_for_a_standard_error_have_none() -> None:
 # -- completions ------------------------------------------------------------------------------------------------------
 
 
-def worked(*ends_ms: float, rank: int = 0, launched_in: list[int] | None = None) -> Rows:
+def make_gpu_work(*ends_ms: float, rank: int = 0, launched_in: list[int] | None = None) -> Rows:
     """GPU work that ends so long after noon, each launched by the step of its place."""
     known = {"run_id": RUN, "rank": rank, "source_sha256": f"trace-{rank}", "kind": "compute", "is_gpu": True}
     known |= {"category": "kernel", "pattern": "kernel", "duration_ns": MS}
@@ -167,27 +167,27 @@ def worked(*ends_ms: float, rank: int = 0, launched_in: list[int] | None = None)
 
 
 def test_a_lag_of_a_twentieth_leaves_the_steps_to_the_host() -> None:
-    row = measured(steps_of(*[100] * 4), spans=worked(120, 220, 320, 420))["trace"]
+    row = measured(steps_of(*[100] * 4), spans=make_gpu_work(120, 220, 320, 420))["trace"]
     assert (row["timed_by"], row["step_ns"], row["gpu_lag_ns"]) == ("host_step", 100 * MS, 20 * MS)
     assert row["gpu_lag_fraction"] == 0.05
     assert "the GPU ends up to 5.0 % of the recorded time behind the host, whose steps are taken" in row["caveat"]
-    row = measured(steps_of(*[100] * 4), spans=worked(121, 231, 341, 451))["trace"]
+    row = measured(steps_of(*[100] * 4), spans=make_gpu_work(121, 231, 341, 451))["trace"]
     assert (row["timed_by"], row["step_ns"], row["steps_count"]) == ("gpu_completion", 110 * MS, 3)
 
 
 def test_with_many_steps_completions_count_from_a_smaller_lag_on() -> None:
     ends = [100 * place + 100 + place for place in range(20)]
-    row = measured(steps_of(*[100] * 20), spans=worked(*ends))["trace"]
+    row = measured(steps_of(*[100] * 20), spans=make_gpu_work(*ends))["trace"]
     assert (row["timed_by"], row["step_ns"], row["gpu_lag_ns"]) == ("host_step", 100 * MS, 19 * MS)
     ends = [100 * place + 100 + 2 * place for place in range(20)]
-    row = measured(steps_of(*[100] * 20), spans=worked(*ends))["trace"]
+    row = measured(steps_of(*[100] * 20), spans=make_gpu_work(*ends))["trace"]
     assert (row["timed_by"], row["step_ns"], row["gpu_lag_ns"]) == ("gpu_completion", 102 * MS, 38 * MS)
 
 
 def test_the_first_step_behind_warm_up_is_timed_from_its_completion() -> None:
     steps = steps_of(10, 10, 10, 10)
     steps[0]["is_warmup"], steps[0]["warmup_reason"] = True, "so it is"
-    row = measured(steps, spans=worked(50, 70, 90, 110))["trace"]
+    row = measured(steps, spans=make_gpu_work(50, 70, 90, 110))["trace"]
     assert (row["step_ns"], row["steps_count"], row["timed_by"]) == (20 * MS, 3, "gpu_completion")
 
 
@@ -195,13 +195,13 @@ def test_no_completion_is_counted_from_one_before_a_missing_step() -> None:
     before, after = steps_of(10, 10, 10), steps_of(10, 10, 10, first=90)
     after = [{**row, "ts_ns": row["ts_ns"] + 9000 * MS, "step_ordinal": row["step_ordinal"] + 3} for row in after]
     numbers = [0, 1, 2, 90, 91, 92]
-    work = worked(20, 40, 60, 9020, 9040, 9060, launched_in=numbers)
+    work = make_gpu_work(20, 40, 60, 9020, 9040, 9060, launched_in=numbers)
     row = measured([*before, *after], spans=work)["trace"]
     assert (row["step_ns"], row["steps_count"]) == (20 * MS, 4)
 
 
 def test_a_step_that_launches_nothing_ends_with_the_work_before_it() -> None:
-    work = worked(20, 40, 80, 100, launched_in=[0, 1, 3, 4])
+    work = make_gpu_work(20, 40, 80, 100, launched_in=[0, 1, 3, 4])
     row = measured(steps_of(10, 10, 10, 10, 10, 10), spans=work)["trace"]
     # Nothing shows when the work of the last step ended, if it had any.
     assert (row["step_ns"], row["steps_count"]) == (20 * MS, 4)
@@ -350,8 +350,8 @@ def test_every_engine_observes_the_same_steps(engine: Bench) -> None:
         {**host, "ordinal": 100 + place, "kind": kind, "step_number": number, "ts_ns": NOON, "duration_ns": 1}
         for place, (kind, number) in enumerate([("sync", 1), ("launch", 1), ("launch", 1), ("host", 0), ("sync", None)])
     ]
-    spans = [*worked(5, 7, 9, launched_in=[0, 0, 1]), *calls]
-    spans.append({**worked(99)[0], "ordinal": 200, "launch_step_number": None})
+    spans = [*make_gpu_work(5, 7, 9, launched_in=[0, 0, 1]), *calls]
+    spans.append({**make_gpu_work(99)[0], "ordinal": 200, "launch_step_number": None})
     frame = observe(engine, steps, spans=spans, collectives=[*reduced_in(0), *reduced_in(0, rank=1)])
     found = engine.rows(frame).sort_by([("rank", "ascending"), ("step_number", "ascending")])
     columns = ("rank", "step_number", "duration_ns", "is_warmup", "gpu_end_ns", "gpu_last_ns")

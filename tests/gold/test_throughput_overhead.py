@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gold.throughput_overhead import TABLE, Logs, measure
+from gold.comparison import Sides
+from gold.throughput_overhead import TABLE, measure
 from silver import throughput
 from tests.support.baselines import PAIR
 from tests.support.silver_rows import rows_of
@@ -46,7 +47,7 @@ def rates(*values: float, **fields: Any) -> pa.Table:
 
 def compare(tee: pa.Table, baseline: pa.Table, *repeats: pa.Table, runs: Any = (BLIND, BLIND)) -> dict[str, Any]:
     """A pair, of which the baseline may have repeats."""
-    logs = Logs([tee.to_pylist()], [table.to_pylist() for table in (baseline, *repeats)])
+    logs = Sides([tee.to_pylist()], [table.to_pylist() for table in (baseline, *repeats)])
     (row,) = measure(PAIR, runs, logs).to_pylist()
     return dict(row)
 
@@ -65,7 +66,7 @@ def test_the_slowdown_is_that_of_all_work_over_all_time() -> None:
 def test_three_logs_per_side_conclude() -> None:
     ours = [rates(*(each for _ in range(3))).to_pylist() for each in (80.0, 81.0, 79.0)]
     theirs = [rates(*(each for _ in range(3))).to_pylist() for each in (100.0, 101.0, 99.0)]
-    (row,) = measure(PAIR, (BLIND, BLIND), Logs(ours, theirs)).to_pylist()
+    (row,) = measure(PAIR, (BLIND, BLIND), Sides(ours, theirs)).to_pylist()
     assert (row["verdict_class"], row["interval_over"]) == ("slower", "runs")
     assert row["verdict"] == "1.25x slower, 95 % 1.22 to 1.28, over 3 and 3 runs"
 
@@ -143,7 +144,7 @@ def test_where_nothing_can_be_compared_there_is_no_number_and_a_reason(
 
 
 def test_a_pair_without_any_log_has_no_row() -> None:
-    assert measure(PAIR, (SEEN, SEEN), Logs([[]], [[]])).num_rows == 0
+    assert measure(PAIR, (SEEN, SEEN), Sides([[]], [[]])).num_rows == 0
 
 
 @given(st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=20), st.integers(1, 100))

@@ -66,9 +66,9 @@ SCRIPT = """
 import resource, sys
 from pathlib import Path
 import pyarrow as pa
-from lake.spill import Shares
+from lake.spill import SpilledRows
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 300))
-with Shares(Path(sys.argv[1]), pa.schema([("number", pa.int64())]), 1000):
+with SpilledRows(Path(sys.argv[1]), pa.schema([("number", pa.int64())]), 1000):
     pass
 """
 

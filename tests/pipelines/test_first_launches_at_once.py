@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # They differ from commands only in that one import serves them all: they are forked from it, and let go at once.
 OPEN_AT_ONCE = """
 import os, sys, traceback
-from pipelines.instance import instance
+from pipelines.instance import open_instance
 from pipelines.settings import settings
 
 home, (waiting, go), children = settings(sys.argv[1], environment={}).home, os.pipe(), []
@@ -29,7 +29,7 @@ for _ in range(int(sys.argv[2])):
     if not children[-1]:
         os.read(waiting, 1)
         try:
-            instance(home).get_runs()
+            open_instance(home).get_runs()
         except BaseException:
             traceback.print_exc()
             os._exit(1)

@@ -206,5 +206,5 @@ def test_only_the_tables_chosen_are_made_and_what_they_need_of_their_tier(deploy
     assert deployment.told(result) == {("gold/trace_summary", "a")}
     result = deployment.launch(["a"], only=["silver.spans"], full=True)
     # What counts the events goes with the spans: it holds that none was lost.
-    names = ("clock_offsets", "rejects", "rule_counts", "spans", "steps")
+    names = ("clock_offsets", "nsys_ranks", "rejects", "rule_counts", "spans", "steps")
     assert deployment.told(result) == {(f"silver/{name}", "a") for name in names}

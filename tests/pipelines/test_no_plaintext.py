@@ -181,7 +181,7 @@ def test_reveal_gives_every_secret_back(said: Said) -> None:
     refused = {row["level"]: row["label"] for row in revealed("silver.rejects")}
     assert refused["event"] == REFUSED
     assert refused["file"].startswith(f"{FILE}: ")
-    assert UNREADABLE in refused["stretch"]
+    assert UNREADABLE in refused["byte_range"]
     drawn = said.teetotal("show", "silver.runs", "--reveal").output
     assert all(value in drawn for value in CLAIMED.values())
 

@@ -23,9 +23,9 @@ def test_neighbours_go_together() -> None:
 @given(ORDERS, st.sets(st.sampled_from("abcdefgh")))
 def test_stretches_are_exactly_the_wanted_runs_in_as_few_launches_as_can_be(order: list[str], wanted: set[str]) -> None:
     found = find_ranges(wanted, order)
-    assert [run_id for stretch in found for run_id in stretch] == [run_id for run_id in order if run_id in wanted]
-    for stretch in found:
-        first = order.index(stretch[0])
-        assert order[first : first + len(stretch)] == stretch
+    assert [run_id for neighbours in found for run_id in neighbours] == [run_id for run_id in order if run_id in wanted]
+    for neighbours in found:
+        first = order.index(neighbours[0])
+        assert order[first : first + len(neighbours)] == neighbours
     for before, after in pairwise(found):
         assert order.index(after[0]) > order.index(before[-1]) + 1

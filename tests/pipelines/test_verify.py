@@ -194,7 +194,7 @@ def test_maintenance_fails_and_says_why_when_a_file_that_is_due_is_damaged(deplo
     job = deployment.definitions.resolve_job_def("maintenance")
     path = data_files(lake, spans.TABLE)[0]
     flip(path, 8 * (path.stat().st_size // 3))
-    everything = {"ops": {"tidy": {"config": {"verify_all": True}}}}
+    everything = {"ops": {"tidy_tables": {"config": {"verify_all": True}}}}
     result = job.execute_in_process(instance=deployment.records, run_config=everything, raise_on_error=False)
     assert not result.success
     (failure,) = (event for event in result.all_node_events if event.is_step_failure)

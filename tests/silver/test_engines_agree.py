@@ -18,7 +18,7 @@ from assets.build.chunking import part_of, plan_chunks
 from assets.build.silver import TABLES
 from lake.engines import DuckDBEngine, PolarsEngine
 from lake.spark import SparkEngine
-from tests.support.silver_rows import Bronze, Row, apart, conformed, event, run, source, stretch
+from tests.support.silver_rows import Bronze, Row, apart, byte_range, conformed, event, run, source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,7 +163,7 @@ def _launches(draw: st.DrawFn, places: list[tuple[int, str]]) -> list[Row]:
 
 @st.composite
 def _runs(draw: st.DrawFn) -> list[Row]:
-    """One to three ranks, one or two sources each, some files refused, some stretches torn."""
+    """One to three ranks, one or two sources each, some files refused, some byte ranges torn."""
     places = [(rank, f"s{rank}{part}") for rank in range(draw(st.integers(1, 3))) for part in draw(_PARTS)]
     rows = draw(st.lists(_events(places), min_size=3, max_size=14))
     for more in (*draw(st.lists(_hooks(places), max_size=2)), *draw(st.lists(_launches(places), max_size=2))):
@@ -185,7 +185,7 @@ _PARTS = st.sampled_from(["a", "a", "ab"])
 
 
 def _stretch(place: tuple[int, str], offset: int) -> Row:
-    return stretch(source_sha256=place[1], offset_bytes=offset, length_bytes=1, reason="it is torn", beginning="x")
+    return byte_range(source_sha256=place[1], offset_bytes=offset, length_bytes=1, reason="it is torn", beginning="x")
 
 
 @cache

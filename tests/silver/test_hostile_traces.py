@@ -336,7 +336,7 @@ def test_refused_events_and_files_keep_their_places(land_files: LandFiles) -> No
         ("event", "a.json", 0, files["a.json"].index(b'{"ph"')),
         ("file", "b.txt", 0, 0),
         ("file", "c.txt", 0, 0),
-        ("stretch", "d.json", 0, files["d.json"].index(b'{"ph"')),
+        ("byte_range", "d.json", 0, files["d.json"].index(b'{"ph"')),
     ]
 
 

@@ -17,17 +17,19 @@ def called(name: str, start_ns: int, duration_ns: int, tie: int | None = None) -
     return nsys(API, name, start_ns, duration_ns, correlation_id=tie, thread_id="9")
 
 
-def worked(name: str, start_ns: int | None, duration_ns: int, tie: int | None = None, **fields: Any) -> Row:
+def make_gpu_work(name: str, start_ns: int | None, duration_ns: int, tie: int | None = None, **fields: Any) -> Row:
     return nsys(GPU, name, start_ns, duration_ns, correlation_id=tie, stream_id=7, device_id=0, **fields)
 
 
 def copied(start_ns: int, tie: int, what: str, memories: tuple[str, str], **fields: Any) -> Row:
     known = {"source_memory": memories[0], "target_memory": memories[1]}
-    return worked(f"[CUDA memcpy {what}]", start_ns, 5, tie, **known, **fields)
+    return make_gpu_work(f"[CUDA memcpy {what}]", start_ns, 5, tie, **known, **fields)
 
 
 @pytest.mark.given(
-    called("cudaLaunchKernel_v7000", 0, 40, 1), worked("gemm", 30, 500, 1), worked("[CUDA memset]", 600, 3)
+    called("cudaLaunchKernel_v7000", 0, 40, 1),
+    make_gpu_work("gemm", 30, 500, 1),
+    make_gpu_work("[CUDA memset]", 600, 3),
 )
 def test_reports_of_one_recording_meet_though_they_lie_in_two_files(found: Silver) -> None:
     columns = ("name", "kind", "is_gpu", "ts_ns", "duration_ns", "launch_ts_ns", "launch_duration_ns", "is_orphan")
@@ -84,7 +86,7 @@ def test_calls_without_gpu_rows_under_cc_are_unobservable_and_not_idle(found: Si
     assert found.tables["rule_counts"].filter(rule="no_gpu_rows")["events_count"].to_list() == [1]
 
 
-@pytest.mark.given(CC, called("cudaLaunchKernel", 5, 40, 1), worked("gemm", 50, 400, 1))
+@pytest.mark.given(CC, called("cudaLaunchKernel", 5, 40, 1), make_gpu_work("gemm", 50, 400, 1))
 def test_a_report_of_calls_is_not_blind_where_its_sibling_sees(found: Silver) -> None:
     assert found.tables["rule_counts"].filter(rule="no_gpu_rows").height == 0
 
@@ -110,7 +112,7 @@ def test_a_launch_with_its_kernel_is_two_events(found: Silver) -> None:
 
 @pytest.mark.given(
     called("cudaLaunchKernel", 10, 40, 1),
-    worked("foo", 100, 20, 1),
+    make_gpu_work("foo", 100, 20, 1),
     nsys(LAUNCHES, "foo", 100, 20, api_name="cudaLaunchKernel", api_start_ns=10, api_duration_ns=40),
 )
 def test_a_launch_that_other_reports_tell_is_not_counted_twice(found: Silver) -> None:
@@ -120,7 +122,7 @@ def test_a_launch_that_other_reports_tell_is_not_counted_twice(found: Silver) ->
     ]
 
 
-@pytest.mark.given(kernel("gemm", 1_000_000, 10), worked("gemm", 5, 10))
+@pytest.mark.given(kernel("gemm", 1_000_000, 10), make_gpu_work("gemm", 5, 10))
 def test_a_rank_that_has_a_trace_is_timed_by_it_alone(found: Silver) -> None:
     assert found.rows("spans", "ts_ns") == [(1_000_000,)]
     assert found.tables["rule_counts"].filter(effect="merged").select("rule", "events_count").rows() == [
@@ -158,7 +160,12 @@ def test_an_export_with_a_clock_is_in_utc_and_numbers_without_a_name_are_no_dire
     assert found.tables["rule_counts"].filter(rule="session_clock").height == 0
 
 
-@pytest.mark.given(worked("gemm", 5, -1), worked("gemm", None, 4), worked("gemm", 1 << 62, 4), worked("gemm", -9, 4))
+@pytest.mark.given(
+    make_gpu_work("gemm", 5, -1),
+    make_gpu_work("gemm", None, 4),
+    make_gpu_work("gemm", 1 << 62, 4),
+    make_gpu_work("gemm", -9, 4),
+)
 def test_rows_that_are_no_intervals_are_rejected_with_their_place(found: Silver) -> None:
     assert found.rows("rejects", "ordinal", "rule") == [
         (0, "negative_duration"),

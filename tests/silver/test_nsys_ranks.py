@@ -187,7 +187,7 @@ def test_a_process_without_gpu_work_beside_others_is_no_rank(lake: Lake, land_fi
 # -- steps ----------------------------------------------------------------------------------------------------------
 
 
-def stepped(lake: Lake, land_files: LandFiles, path: Path, export: Export, **more: bytes) -> list[tuple[Any, ...]]:
+def find_steps(lake: Lake, land_files: LandFiles, path: Path, export: Export, **more: bytes) -> list[tuple[Any, ...]]:
     """The steps of an export with one kernel on each of two GPUs of one process."""
     for tie, device in ((1, 0), (2, 1)):
         export.call(70, "cudaLaunchKernel", 1, 2, tie)
@@ -204,7 +204,7 @@ def test_ranges_named_a_step_are_the_steps_of_every_gpu_of_their_process(
     for number in (7, 8):
         export.mark(70, f"iteration {number}", number * 100, number * 100 + 90)
         export.mark(70, "step", number * 100 + 50, number * 100 + 80)
-    assert stepped(lake, land_files, tmp_path / "a", export) == [
+    assert find_steps(lake, land_files, tmp_path / "a", export) == [
         (rank, number, number * 100, 90, "step_annotation", "measured") for rank in (0, 1) for number in (7, 8)
     ]
 
@@ -216,7 +216,7 @@ def test_what_lies_between_the_profilers_start_and_stop_is_an_inferred_step(
     for at in (100, 300):
         export.call(70, "cudaProfilerStart_v4000", at, at + 1)
         export.call(70, "cudaProfilerStop_v4000", at + 50, at + 51)
-    assert stepped(lake, land_files, tmp_path / "a", export) == [
+    assert find_steps(lake, land_files, tmp_path / "a", export) == [
         (rank, place, at, 50, "profiler_capture", "modelled") for rank in (0, 1) for place, at in enumerate((100, 300))
     ]
 
@@ -254,7 +254,7 @@ def test_a_sites_own_patterns_name_steps_and_collectives(lake: Lake, land_files:
     export = Export()
     export.mark(70, "Megatron tick 4", 100, 190)
     files = {"span_kinds.toml": _SITE}
-    assert [row[:2] for row in stepped(lake, land_files, tmp_path / "a", export, **files)] == [(0, 4), (1, 4)]
+    assert [row[:2] for row in find_steps(lake, land_files, tmp_path / "a", export, **files)] == [(0, 4), (1, 4)]
     found = lake.scan(spans.TABLE, ["run-1"]).collect().filter(is_gpu=True)
     assert set(found.select("kind", "pattern").rows()) == {("collective", "site_collective")}
 

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from silver.event_rules import RULES
-from tests.support.silver_rows import event, source, stretch
+from tests.support.silver_rows import byte_range, event, source
 
 if TYPE_CHECKING:
     from tests.support.silver_rows import Silver
 
 PLACE = ("level", "source_sha256", "ordinal", "rank", "offset_bytes", "rule", "reason", "label")
 # A reader's own reason may quote what it read: it goes into the label, which is sealed.
-STRETCH = "No reader could parse this stretch of its source; the label says why."
+UNREADABLE = "No reader could parse this byte range of its source; the label says why."
 FILE = "No reader takes this file; the label names it and says why."
 SENTENCES = {rule.id: rule.sentence for rule in RULES}
 
@@ -37,17 +37,17 @@ def test_an_event_is_refused_with_its_place_and_its_reason(found: Silver) -> Non
 
 @pytest.mark.given(
     source(rank=2, source_sha256="two"),
-    stretch(source_sha256="two", offset_bytes=50, length_bytes=9, reason="a comma is missing", beginning="{x"),
-    stretch(source_sha256="two", offset_bytes=50, length_bytes=0, reason="it ends early", beginning=""),
-    stretch(source_sha256="two", offset_bytes=7, length_bytes=5, reason="z", beginning="b"),
-    stretch(source_sha256="two", offset_bytes=50, length_bytes=9, reason="a brace is missing", beginning="{y"),
+    byte_range(source_sha256="two", offset_bytes=50, length_bytes=9, reason="a comma is missing", beginning="{x"),
+    byte_range(source_sha256="two", offset_bytes=50, length_bytes=0, reason="it ends early", beginning=""),
+    byte_range(source_sha256="two", offset_bytes=7, length_bytes=5, reason="z", beginning="b"),
+    byte_range(source_sha256="two", offset_bytes=50, length_bytes=9, reason="a brace is missing", beginning="{y"),
 )
 def test_stretches_are_numbered_by_where_they_lie(found: Silver) -> None:
     assert found.rows("rejects", *PLACE) == [
-        ("stretch", "two", 0, 2, 7, None, STRETCH, "z: b"),
-        ("stretch", "two", 1, 2, 50, None, STRETCH, "it ends early: "),
-        ("stretch", "two", 2, 2, 50, None, STRETCH, "a brace is missing: {y"),
-        ("stretch", "two", 3, 2, 50, None, STRETCH, "a comma is missing: {x"),
+        ("byte_range", "two", 0, 2, 7, None, UNREADABLE, "z: b"),
+        ("byte_range", "two", 1, 2, 50, None, UNREADABLE, "it ends early: "),
+        ("byte_range", "two", 2, 2, 50, None, UNREADABLE, "a brace is missing: {y"),
+        ("byte_range", "two", 3, 2, 50, None, UNREADABLE, "a comma is missing: {x"),
     ]
 
 
@@ -71,11 +71,11 @@ def test_a_file_is_refused_whole_and_a_copy_is_not(found: Silver) -> None:
     source(rank=0, source_sha256="s", file_name="kept.json"),
     source(rank=None, source_sha256="s", file_name="refused.json", outcome="rejected", reason="x", events_count=0),
     event("bad", "cpu_op", 0, 1, source_sha256="s"),
-    stretch(source_sha256="s", reason="y"),
+    byte_range(source_sha256="s", reason="y"),
 )
-def test_event_stretch_and_file_may_share_source_and_ordinal(found: Silver) -> None:
+def test_an_event_a_file_and_a_byte_range_may_share_source_and_ordinal(found: Silver) -> None:
     assert found.rows("rejects", "level", "source_sha256", "ordinal") == [
+        ("byte_range", "s", 0),
         ("event", "s", 0),
         ("file", "s", 0),
-        ("stretch", "s", 0),
     ]

@@ -29,7 +29,7 @@ class Told:
 
     @property
     def reasons(self) -> list[str]:
-        """Why stretches could not be read."""
+        """Why byte ranges could not be read."""
         return [found.reason for found in self.unreadable]
 
     @property

@@ -142,8 +142,8 @@ def token(verdict: str, **fields: Any) -> Row:
     return Row(tokens.TABLE, {**known, **fields})
 
 
-def stretch(**fields: Any) -> Row:
-    """A stretch of a source that nobody could read."""
+def byte_range(**fields: Any) -> Row:
+    """A byte range of a source that nobody could read."""
     return Row(unreadable.TABLE, {"run_id": RUN, **fields})
 
 
@@ -222,11 +222,11 @@ class Bronze:
                 row.setdefault("source_sha256", name)
                 row.setdefault("ordinal", place)
         claims = by_table.get("runs", [run().fields])
-        stretches = by_table.get("unreadable", [])
+        byte_ranges = by_table.get("unreadable", [])
         return cls(
             rows_of(trace_events.TABLE, map(adapt, events)),
             rows_of(source_files.TABLE, map(adapt, sources)),
-            rows_of(unreadable.TABLE, map(adapt, stretches)),
+            rows_of(unreadable.TABLE, map(adapt, byte_ranges)),
             rows_of(claimed.TABLE, map(adapt, claims)),
             rows_of(training_log.TABLE, map(adapt, training)),
             rows_of(nsys_events.TABLE, map(adapt, profiled)),

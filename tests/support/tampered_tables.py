@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from assets.checks.expectations import CheckResult
     from lake.tables import Table
 
     Change = Callable[[pl.DataFrame], pl.DataFrame]
@@ -60,3 +61,8 @@ def put(lake: Lake, table: Table, run_id: str, rows: pa.Table) -> None:
         told = json.dumps({"numRecords": part.num_rows})
         actions.append(AddAction(path, (root / path).stat().st_size, values, int(time.time() * 1000), True, told))
     handle.create_write_transaction(actions, "append", handle.schema(), list(table.partition_by))
+
+
+def count_broken(results: list[CheckResult]) -> dict[str, int]:
+    """The checks that failed, each with how many rows violate it."""
+    return {one.check.name: one.broken_count for one in results if not one.is_held}

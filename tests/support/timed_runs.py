@@ -10,7 +10,7 @@ MS = 1_000_000
 Rows = list[dict[str, Any]]
 
 
-def timed(step_ms: float, source: str = "log", **fields: Any) -> Rows:
+def make_step_times(step_ms: float, source: str = "log", **fields: Any) -> Rows:
     """A run whose steps one source timed: fifty of them, unless it says otherwise."""
     known = {
         "run_id": "r",
@@ -30,4 +30,4 @@ def timed(step_ms: float, source: str = "log", **fields: Any) -> Rows:
 def short(step_ms: float, source: str = "log", **fields: Any) -> Rows:
     """A run with too few steps for a standard error."""
     nothing = {"log_standard_error": None, "effective_steps_count": None}
-    return timed(step_ms, source, steps_count=2, **nothing, **fields)
+    return make_step_times(step_ms, source, steps_count=2, **nothing, **fields)
