@@ -8,7 +8,7 @@ import duckdb
 import narwhals as nw
 
 from lake.connections import open_parallel
-from lake.errors import ContractBroken, nearest
+from lake.errors import ContractBroken, describe_engine_error, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -89,7 +89,7 @@ class PolarsEngine:
         try:
             return plan.collect(engine="in-memory" if is_small else "streaming", optimizations=how).to_arrow()
         except (PolarsError, PanicException) as error:
-            raise _describe_engine_error(self.name, error) from error
+            raise describe_engine_error(self.name, error) from error
 
     def each(self, plan: Plan, shares: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Plan once, over whatever share is at hand when it runs: to plan takes a fifth of the time of a share.
@@ -144,16 +144,7 @@ class DuckDBEngine(ReplanningEngine):
         try:
             return frame.collect("pyarrow").to_native()
         except duckdb.Error as error:
-            raise _describe_engine_error(self.name, error) from error
-
-
-def _describe_engine_error(engine: str, error: BaseException) -> ContractBroken:
-    """What went wrong, without the engine's own text: that may quote values that are to be sealed."""
-    return ContractBroken(
-        f"{engine} could not compute this: {type(error).__name__}",
-        "`teetotal verify` finds damaged data files; if there are none, try another engine with --engine; "
-        "if both fail, it is a fault of teetotal: please report it",
-    )
+            raise describe_engine_error(self.name, error) from error
 
 
 _LOCAL = {engine.name: engine for engine in (PolarsEngine, DuckDBEngine)}

@@ -98,6 +98,15 @@ def _describe(error: BaseException) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
+def describe_engine_error(engine: str, error: BaseException) -> ContractBroken:
+    """What went wrong, without the engine's own text: that may quote values that are to be sealed."""
+    return ContractBroken(
+        f"{engine} could not compute this: {type(error).__name__}",
+        "`teetotal verify` finds damaged data files; if there are none, try another engine with --engine; "
+        "if both fail, it is a fault of teetotal: please report it",
+    )
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The hint that names the closest right spelling, or all of them where none is close."""
     names = sorted(known)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import duckdb
 import narwhals as nw
 
+from lake.errors import describe_engine_error
 from lake.tables import Kind
 
 if TYPE_CHECKING:
@@ -33,10 +35,27 @@ def compute_once(frame: Frame) -> Frame:
     """The same rows, computed once for all that a plan makes of them.
 
     Polars finds out by itself, but only for the outermost such frame: what is shared below it is computed again for
-    each use, and again for each use of that.
+    each use, and again for each use of that. DuckDB and Spark never find out, and plan all of it again for each use.
     """
     native = frame.to_native()
-    return nw.from_native(native.cache()) if nw.dependencies.is_polars_lazyframe(native) else frame
+    return nw.from_native(native.cache()) if nw.dependencies.is_polars_lazyframe(native) else cut_plan(frame)
+
+
+def cut_plan(frame: Frame) -> Frame:
+    """The same rows with no plan behind them, where each further step of a plan costs as much as all before it.
+
+    DuckDB binds, and Spark analyses, the whole of a plan at every step: a long chain takes minutes to plan over a
+    handful of rows. Polars plans once, when it runs, and keeps its plan.
+    """
+    native = frame.to_native()
+    if nw.dependencies.is_duckdb_relation(native):
+        try:
+            return nw.from_native(native.materialize())
+        except duckdb.Error as error:
+            raise describe_engine_error("duckdb", error) from error
+    if nw.dependencies.is_pyspark_dataframe(native) or nw.dependencies.is_pyspark_connect_dataframe(native):
+        return nw.from_native(native.localCheckpoint(eager=False))
+    return frame
 
 
 def divide_down(total: nw.Expr, count: nw.Expr) -> nw.Expr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import narwhals as nw
 
 from bronze.manifest import REGIMES
-from lake.frames import Frame, compute_once, divide_down, select_declared
+from lake.frames import Frame, compute_once, cut_plan, divide_down, select_declared
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.collectives import COLLECTIVES
 from silver.hops import SEAL_SUMS, count_hops, doubt_seals
@@ -112,7 +112,7 @@ def conform(spans: Frame, collectives: Frame, runs: Frame) -> Frame:
     )
     exchanges = _find_exchanges(collectives, count_hops(spans, claims))
     found = nw.concat([_find_copies(spans), exchanges], how="diagonal").join(claims, on="run_id", how="left")
-    found = find_boundary(found)
+    found = find_boundary(cut_plan(found))
     found = _add_exposed_time(compute_once(found), spans)
     return select_declared(_count_messages(_judge_sealing(found)), TABLE)
 

@@ -23,8 +23,15 @@ def find_boundary(found: Frame) -> Frame:
     some_nodes = nw.max_horizontal(nodes, one).fill_null(1)
     is_even = ((nodes > 1) & (world % some_nodes == 0)).fill_null(False)
     ranks_per_node = nw.max_horizontal(divide_down(world.fill_null(1), some_nodes), one)
-    first_node, last_node = (divide_down(rank.fill_null(0), ranks_per_node) for rank in (low, high))
-    is_within = is_listed & is_even & (first_node == last_node)
+    found = found.with_columns(_ranks_per_node=ranks_per_node)
+    found = found.with_columns(
+        _first_node=divide_down(low.fill_null(0), nw.col("_ranks_per_node")),
+        _last_node=divide_down(high.fill_null(0), nw.col("_ranks_per_node")),
+        _is_listed=is_listed,
+        _is_even=is_even,
+    )
+    is_listed, is_even = nw.col("_is_listed"), nw.col("_is_even")
+    is_within = is_listed & is_even & (nw.col("_first_node") == nw.col("_last_node"))
     is_known = (nodes == 1) | is_within | ((nodes > 1) & ((nw.col("group_size") == world) | (is_listed & is_even)))
     is_far = is_exchange & (nodes > 1).fill_null(False) & ~is_within
     said = nw.when(is_known.fill_null(False)).then(nw.lit("modelled")).otherwise(nw.lit("unobservable"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, add_latest_end, compute_once, number_rows, select_declared, to_flag
+from lake.frames import Frame, add_latest_end, compute_once, cut_plan, number_rows, select_declared, to_flag
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.event_rules import drop_duplicates, select_intervals
 from silver.patterns import PATTERNS, SITE_STEP
@@ -91,7 +91,7 @@ def conform(
     told = compute_once(nw.concat([_select_marks(picked, site), _captures(picked)]))
     marks = [told, _copy_to_siblings(told, nsys_ranks), _use_whole_recording(spans)]
     marks += [_bursts(spans, nsys_ranks)] if is_profiled else []
-    found = _number_steps(_bound_optimizer_steps(_outermost(_choose_source(nw.concat(marks)))))
+    found = _number_steps(_bound_optimizer_steps(_outermost(_choose_source(cut_plan(nw.concat(marks))))))
     found = found.with_columns(duration_ns=nw.col("end_ns") - nw.col("ts_ns"))
     found = flag_warmup(found, runs, "rank", "step_ordinal", "duration_ns", "rank", nw.lit(True))
     found = found.join(clock_offsets.select("rank", "offset_ns"), on="rank", how="left")

@@ -7,9 +7,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from lake.engines import PolarsEngine
+from lake.engines import DuckDBEngine, PolarsEngine
 from lake.errors import ContractBroken
-from lake.frames import compute_once
+from lake.frames import compute_once, cut_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,3 +102,26 @@ def test_polars_computes_what_is_shared_once_however_deep_it_lies(is_small: bool
     source = pl.DataFrame(share(1, 2, 3, 4)).lazy().map_batches(noting)
     PolarsEngine().rows(nested(nw.from_native(source)), is_small=is_small)
     assert times == [4]
+
+
+def test_a_plan_that_is_cut_has_the_same_rows_and_nothing_behind_them(engine: Engine) -> None:
+    long = engine.wrap(share(1, 2, 3, 4))
+    for _ in range(3):
+        long = long.join(long.select("number"), on="number")
+    cut = cut_plan(long)
+    assert sorted(row["number"] for row in engine.rows(cut).to_pylist()) == [1, 2, 3, 4]
+    assert "join" in _explain(engine, long)
+    # Polars plans once, when it runs: its plan stays whole.
+    assert ("join" in _explain(engine, cut)) == (engine.name == "polars")
+
+
+def _explain(engine: Engine, frame: Frame) -> str:
+    native = frame.to_native()
+    return str(native._jdf.queryExecution().logical() if engine.name == "spark" else native.explain()).lower()
+
+
+def test_a_fault_within_a_plan_that_is_cut_quotes_no_row() -> None:
+    texts = DuckDBEngine().wrap(pa.table({"text": ["a secret"]}))
+    with pytest.raises(ContractBroken) as caught:
+        cut_plan(texts.select(number=nw.col("text").cast(nw.Int64)))
+    assert "secret" not in str(caught.value)
