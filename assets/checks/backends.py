@@ -1,15 +1,24 @@
-"""What every engine that counts rule violations offers: one pass over the rows of a table, whatever its rules."""
+"""Rule violations counted on any engine: one pass over the rows of a table, whatever its rules."""
 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import narwhals as nw
+
+from assets.checks.rules import Must
+from lake.frames import to_flag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from assets.checks.rules import Rule
+    from lake.frames import Frame
     from lake.store import Lake
     from lake.tables import Table
 
@@ -25,19 +34,93 @@ class Counts:
     violations: dict[str, int]
 
 
-class Backend(Protocol):
-    """An engine that reads the data files of one table and counts."""
+class Backend(ABC):
+    """An engine that reads the data files of one table; what it counts in them is the same whatever the engine."""
 
     name: str
+    rows: Frame
 
+    @abstractmethod
     def read(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> list[dict[str, str]]:
         """Select the rows of some runs, or of all; give the name and the kind of each column, as DuckDB names it."""
 
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[None]:
+        """Turn what the engine says of files that it cannot read into one line."""
+
     def count(self, rules: Sequence[Rule]) -> Counts:
         """Count the selected rows, and those that violate each of these rules."""
+        with self.reading():
+            return count_violations(self.rows, rules)
 
     def samples(self, rule: Rule, names: Sequence[str], most: int) -> list[dict[str, Any]]:
         """Some rows that violate a rule on rows, by these columns."""
+        if rule.must is Must.BE_UNIQUE:
+            found = _find_shared_keys(self.rows, tuple(dict.fromkeys((*names, *rule.columns))))
+            found = found.select(*names).unique()
+        else:
+            found = self.rows.filter(_is_violated(rule)).select(*names)
+        with self.reading():
+            return _fetch(found.head(most))
+
+
+def count_violations(rows: Frame, rules: Sequence[Rule]) -> Counts:
+    """Count all rules on single rows in one query; a unique key needs a query of its own."""
+    single = [rule for rule in rules if rule.must not in {Must.BE_DECLARED, Must.BE_UNIQUE}]
+    sums = {f"count_{place}": to_flag(_is_violated(rule)).sum() for place, rule in enumerate(single)}
+    (found,) = _fetch(rows.select(rows=nw.len(), **sums))
+    counts = {rule.name: int(found[f"count_{place}"] or 0) for place, rule in enumerate(single)}
+    for rule in rules:
+        if rule.must is Must.BE_UNIQUE:
+            (shared,) = _fetch(_find_shared_keys(rows, rule.columns).select(sum=nw.col("_size").sum()))
+            counts[rule.name] = int(shared["sum"] or 0)
+    return Counts(int(found["rows"]), counts)
+
+
+def _find_shared_keys(rows: Frame, names: Sequence[str]) -> Frame:
+    """The values of these columns that more than one row has, and how many rows.
+
+    First by a hash of them, which takes a fraction of the memory; then only what may be double, by the values.
+    """
+    hashed = _add_hash(rows, names)
+    doubtful = hashed.group_by("_short").agg(_size=nw.len()).filter(nw.col("_size") > 1)
+    rest = hashed.join(doubtful.select("_short"), on="_short", how="semi")
+    return rest.group_by(*names).agg(_size=nw.len()).filter(nw.col("_size") > 1)
+
+
+def _add_hash(rows: Frame, names: Sequence[str]) -> Frame:
+    """Add `_short`, a number that rows of equal values share; each engine has its own."""
+    native: Any = rows.to_native()
+    if nw.dependencies.is_duckdb_relation(native):
+        short = duckdb.FunctionExpression("hash", *map(duckdb.ColumnExpression, names)).alias("_short")
+        return nw.from_native(native.select(duckdb.StarExpression(), short))
+    from pyspark.sql import functions as sf
+
+    hashed: Frame = nw.from_native(native.withColumn("_short", sf.xxhash64(*names)))
+    return hashed
+
+
+def _is_violated(rule: Rule) -> nw.Expr:
+    """What is true of a row that violates the rule; a null violates none but the one that forbids it."""
+    column = nw.col(rule.columns[0])
+    if rule.must is Must.BE_PRESENT:
+        return column.is_null()
+    if rule.must is Must.BE_ONE_OF:
+        return (~column.is_in(rule.arguments)).fill_null(False)
+    if rule.must is Must.BE_FINITE:
+        return (~column.is_finite()).fill_null(False)
+    if rule.must is Must.BE_SHAPED:
+        # An engine would find the shape anywhere, and may let `$` stand before a last line break.
+        return (~column.str.contains(rf"\A(?:{rule.arguments[0]})\z")).fill_null(False)
+    low, high = rule.arguments
+    # The engines take what is no number for more than any number.
+    below = nw.lit(False) if low is None else column < nw.lit(low)
+    return (below if high is None else below | (column > nw.lit(high))).fill_null(False)
+
+
+def _fetch(rows: Frame) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = rows.collect("pyarrow").to_native().to_pylist()
+    return found
 
 
 def list_column_differences(found: Sequence[dict[str, Any]], rule: Rule) -> list[str]:

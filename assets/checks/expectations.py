@@ -12,6 +12,7 @@ import duckdb
 
 from assets.checks import relations
 from assets.checks.backends import LOCK, list_column_differences
+from assets.checks.relation import Relation, find_violations
 from assets.checks.rules import Check, Must, Rule, list_rules, list_sample_columns
 from lake.connections import open_parallel
 from lake.errors import ContractBroken, SourceUnavailable
@@ -90,7 +91,7 @@ def group_by_check(table: Table) -> dict[str, list[Check]]:
 
 def tables_read(promises: Iterable[Check]) -> tuple[Table, ...]:
     """The other tables that an asset check reads."""
-    read = [table for check in promises if isinstance(check, relations.Relation) for table in check.reads]
+    read = [table for check in promises if isinstance(check, Relation) for table in check.reads]
     return tuple(dict.fromkeys(read))
 
 
@@ -180,7 +181,7 @@ def _check_relations(
     if related and backend is not asked:
         asked.read(lake, table, run_ids)
     for relation in related:
-        count, samples = relations.find_violations(asked.connection, lake, relation, run_ids)
+        count, samples = find_violations(asked.connection, lake, relation, run_ids)
         yield CheckResult(relation, count == 0, rows_count, count, asked.name, samples)
 
 

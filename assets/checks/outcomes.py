@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from assets.build.catalogue import TABLES
 from assets.checks.expectations import group_by_check, tables_read
-from assets.checks.relation_queries import get_query
-from assets.checks.relations import Relation
+from assets.checks.relation import Relation
 from lake.tables import RUN_ID, Table, boolean, text
 
 if TYPE_CHECKING:
@@ -174,7 +173,7 @@ def _describe_check(check: Check) -> list[Any]:
     told: list[Any] = [check.name, check.sentence, check.is_blocking]
     if isinstance(check, Relation):
         read = [table.full_name for table in check.reads]
-        return [*told, get_query(check.question), read, list(check.partners)]
+        return [*told, check.query, read, list(check.partners)]
     return [*told, *(getattr(check, name) for name in ("must", "columns", "arguments"))]
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
-from assets.checks.backends import Counts
-from assets.checks.rules import Must
+from assets.checks.backends import Backend
 from lake.errors import ContractBroken, SourceUnavailable
 from lake.locations import report_unreachable
 from lake.spark import SparkEngine
@@ -22,64 +21,28 @@ from lake.tables import DUCKDB_KINDS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-    from assets.checks.rules import Rule
     from lake.store import Lake
     from lake.tables import Table
 
 
-def count_violations(rows: DataFrame, rules: Sequence[Rule]) -> Counts:
-    """Count all rules on single rows in one aggregation; a unique key needs one of its own."""
-    single = [rule for rule in rules if rule.must not in {Must.BE_DECLARED, Must.BE_UNIQUE}]
-    (found,) = rows.agg(sf.count("*"), *(sf.count_if(_is_violated(rule)) for rule in single)).collect()
-    counts = dict(zip((rule.name for rule in single), found[1:], strict=True))
-    for rule in rules:
-        if rule.must is Must.BE_UNIQUE:
-            (sum_of_sizes,) = _count_doubles(rows, rule.columns).agg(sf.sum("count")).collect()
-            counts[rule.name] = int(sum_of_sizes[0] or 0)
-    return Counts(found[0], counts)
-
-
-def _is_violated(rule: Rule) -> Column:
-    """What is true of a row that violates the rule; a null violates none but the one that forbids it."""
-    column = sf.col(rule.columns[0])
-    if rule.must is Must.BE_PRESENT:
-        return column.isNull()
-    if rule.must is Must.BE_ONE_OF:
-        return ~column.isin(list(rule.arguments))
-    if rule.must is Must.BE_FINITE:
-        return sf.isnan(column) | (sf.abs(column) == float("inf"))
-    if rule.must is Must.BE_SHAPED:
-        # Java would find the shape anywhere, and lets `$` stand before a last line break.
-        return ~column.rlike(rf"\A(?:{rule.arguments[0]})\z")
-    low, high = rule.arguments
-    # Both engines take what is no number for more than any number.
-    below = sf.lit(False) if low is None else column < low
-    return below if high is None else below | (column > high)
-
-
-def _count_doubles(rows: DataFrame, names: Sequence[str]) -> DataFrame:
-    """The values of these columns that more than one row has, and how many rows."""
-    return rows.groupBy(*names).count().where(sf.col("count") > 1)
-
-
-class SparkBackend:
+class SparkBackend(Backend):
     """Counts with a session that is there already."""
 
     name = "spark"
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
-        self.rows: DataFrame | None = None
         self._table = ""
 
     def read(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> list[dict[str, str]]:
         """Select the files of some runs, with the kinds that the files have, not those they should have."""
         self._table = table.full_name
-        with self._reading():
-            self.rows = self._read_found(lake, table, run_ids)
-            return list_columns(self.rows.schema)
+        with self.reading():
+            found = self._read_found(lake, table, run_ids)
+            self.rows = nw.from_native(found)
+            return list_columns(found.schema)
 
     def _read_found(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> DataFrame:
         rows: DataFrame = SparkEngine(self._session).read(lake, table, run_ids).to_native()
@@ -95,14 +58,8 @@ class SparkBackend:
                 return other
         return rows
 
-    def count(self, rules: Sequence[Rule]) -> Counts:
-        """Count the selected rows."""
-        rows: Any = self.rows
-        with self._reading():
-            return count_violations(rows, rules)
-
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def reading(self) -> Iterator[None]:
         """Turn what Spark says of files that it cannot read into one line."""
         try:
             yield
@@ -111,15 +68,6 @@ class SparkBackend:
                 f"{self._table} could not be checked on Spark: {type(error).__name__}",
                 "check that Spark can read the files of the lake; if the lake has just changed, check again",
             ) from error
-
-    def samples(self, rule: Rule, names: Sequence[str], most: int) -> list[dict[str, Any]]:
-        """Some rows that violate a rule, by these columns."""
-        rows: Any = self.rows
-        if rule.must is Must.BE_UNIQUE:
-            found = _count_doubles(rows, tuple(dict.fromkeys((*names, *rule.columns)))).select(*names).distinct()
-        else:
-            found = rows.where(_is_violated(rule)).select(*names)
-        return [row.asDict() for row in found.limit(most).collect()]
 
 
 def list_columns(schema: StructType) -> list[dict[str, str]]:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import great_expectations as gx
+import narwhals as nw
 import sqlalchemy as sa
 from great_expectations.core.id_dict import BatchSpec
 from great_expectations.core.run_identifier import RunIdentifier
@@ -31,7 +32,7 @@ from great_expectations.render.view.view import DefaultJinjaPageView
 from great_expectations.validator.metric_configuration import MetricConfiguration
 
 from assets.checks import duckdb_backend
-from assets.checks.backends import list_column_differences
+from assets.checks.backends import count_violations, list_column_differences
 from assets.checks.rules import Must, list_rules
 from lake.duckdb_dialect import URL, sharing
 
@@ -105,14 +106,13 @@ class RuleCounts(TableMetricProvider):
 
     @metric_value(engine=SqlAlchemyExecutionEngine)
     def _sqlalchemy(cls, execution_engine: Any, metric_value_kwargs: Any, **_: Any) -> Counts:  # noqa: N805 - called by name
-        return duckdb_backend.count_violations(execution_engine.execute_query, _read_rules(metric_value_kwargs))
+        rows = execution_engine.engine.raw_connection().driver_connection.view(duckdb_backend.VIEW)
+        return count_violations(nw.from_native(rows), _read_rules(metric_value_kwargs))
 
     @metric_value(engine=SparkDFExecutionEngine)
     def _spark(cls, execution_engine: Any, metric_domain_kwargs: Any, metric_value_kwargs: Any, **_: Any) -> Counts:  # noqa: N805 - called by name
-        from assets.checks import spark_backend  # imports pyspark
-
         rows = execution_engine.get_domain_records(metric_domain_kwargs)
-        return spark_backend.count_violations(rows, _read_rules(metric_value_kwargs))
+        return count_violations(nw.from_native(rows), _read_rules(metric_value_kwargs))
 
 
 class ColumnKinds(TableMetricProvider):
@@ -166,8 +166,7 @@ def _expectation(table: Table, rule: Rule) -> ExpectRuleHolds:
 def _batch(backend: Backend) -> Batch:
     if isinstance(backend, duckdb_backend.DuckDBBackend):
         return _view_definition(backend).get_batch()
-    rows: Any = backend.rows  # type: ignore[attr-defined]  # of Spark, which is imported only where it is used
-    return _frame_definition().get_batch({"dataframe": rows})
+    return _frame_definition().get_batch({"dataframe": backend.rows.to_native()})
 
 
 @cache

@@ -12,10 +12,12 @@ from gold import time_breakdown
 from gold.time_breakdown import KINDS, PARTS
 from gold.waiting import find_waits
 from lake.engines import engine as lake_engine
-from silver import collectives, spans, steps
-from tests.support.silver_rows import RUN, rows_of
+from lake.frames import cut_plan
+from tests.support.gold_rows import answered
+from tests.support.silver_rows import RUN
 
 if TYPE_CHECKING:
+    from lake.frames import Frame
     from tests.support.silver_rows import Bench
 
 END = 1 << 62
@@ -41,18 +43,31 @@ def broken_down(
 ) -> pl.DataFrame:
     """The table, made slice by slice where there are cuts; `joined` are the collectives among the spans."""
     numbered = [{"source_sha256": "s", "ordinal": place, **row} for place, row in enumerate(spanned)]
-    rows, marks = bench.wrap(rows_of(spans.TABLE, numbered)), bench.wrap(rows_of(steps.TABLE, stepped))
-    waits = bench.wrap(bench.rows(find_waits(rows, bench.wrap(rows_of(collectives.TABLE, joined or [])))))
-    bounds = [0, *sorted(set(cuts)), END]
-    charges = pl.concat(
-        [
-            pl.DataFrame(bench.rows(time_breakdown.charge_parts(rows, marks, waits, low, high)))
-            for low, high in itertools.pairwise(bounds)
+    return answered(
+        bench, Sliced(cuts) if cuts else WHOLE, spans=numbered, steps=stepped, collectives=joined or []
+    ).sort("rank", "step_number")
+
+
+class Sliced:
+    """The parts of steps as they are made: charged slice of time by slice, then summed."""
+
+    TABLE = time_breakdown.TABLE
+
+    def __init__(self, cuts: tuple[int, ...]) -> None:
+        self._bounds = [0, *sorted(set(cuts)), END]
+        self.measure = self._measure
+
+    def _measure(self, spans: Frame, steps: Frame, collectives: Frame) -> Frame:
+        waits = cut_plan(find_waits(spans, collectives))
+        charges = [
+            time_breakdown.charge_parts(spans, steps, waits, low, high)
+            for low, high in itertools.pairwise(self._bounds)
         ]
-    )
-    seen = rows.filter(nw.col("is_gpu"))
-    found = time_breakdown.measure(bench.wrap(charges.to_arrow()), marks, seen)
-    return pl.DataFrame(bench.rows(found)).sort("rank", "step_number")
+        return time_breakdown.measure(cut_plan(nw.concat(charges)), steps, spans.filter(nw.col("is_gpu")))
+
+
+# One object for all tests that cut nothing: Spark plans once for it.
+WHOLE = Sliced(())
 
 
 def parts(frame: pl.DataFrame, row: int = 0) -> dict[str, int]:

@@ -105,20 +105,28 @@ def test_a_hostile_value_finds_no_rows(ask: Callable[..., list[dict[str, Any]]])
     ("sql", "said"),
     [
         ("", "found none"),
-        ("SELECT 1; SELECT 2", "found more"),
-        ("DROP TABLE bronze.runs", "begins with 'DROP'"),
-        ("SET spark.sql.runSQLOnFiles = true", "begins with 'SET'"),
-        ("EXPLAIN SELECT 1", "begins with 'EXPLAIN'"),
-        ("FROM bronze.runs INSERT OVERWRITE DIRECTORY '/tmp/stolen' SELECT *", "holds INSERT"),
-        ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "holds INSERT"),
+        ("SELECT 1; SELECT 2", "found 2"),
+        ("DROP TABLE bronze.runs", "this is DROP"),
+        ("SET spark.sql.runSQLOnFiles = true", "this is SET"),
+        ("EXPLAIN SELECT 1", "this is EXPLAIN"),
+        ("FROM bronze.runs INSERT OVERWRITE DIRECTORY '/tmp/stolen' SELECT *", "INSERT"),
+        ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "INSERT"),
         ("SELECT reflect('java.lang.System', 'getenv', 'HOME')", "out of reach"),
         ("SELECT system.builtin.`java_method`('java.lang.System', 'getenv', 'HOME')", "out of reach"),
-        ("SELECT identifier('reflect')('java.lang.System', 'getenv', 'HOME')", "out of reach"),
-        ("SELECT TRANSFORM(run_id) USING 'cat' AS (x STRING) FROM bronze.runs", "runs no program"),
-        ("SELECT r'\\' , reflect('a', 'b') -- '", "no backslash"),
-        ("SELECT /* ' */ reflect('a', 'b') -- '", "is not taken"),
-        ("SELECT $$ ' $$, reflect('a', 'b') -- '", "is not taken"),
-        ("SELECT 'open", "is not taken"),
+        ("SELECT system.builtin.typeof(1)", "out of reach"),
+        ("SELECT identifier('reflect')('java.lang.System', 'getenv', 'HOME')", "cannot be read"),
+        ("SELECT * FROM IDENTIFIER('csv.`/etc/passwd`')", "out of reach"),
+        ("SELECT * FROM read_files('/etc/passwd')", "out of reach"),
+        ("SELECT secret('scope', 'key')", "out of reach"),
+        ("SELECT TRANSFORM(run_id) USING 'cat' AS (x STRING) FROM bronze.runs", "holds QueryTransform"),
+        ("SELECT r'\\' , reflect('a', 'b') -- '", "out of reach"),
+        ("SELECT /* ' */ reflect('a', 'b') -- '", "out of reach"),
+        ("SELECT $$ ' $$, reflect('a', 'b') -- '", "cannot be read"),
+        ("SELECT 'open", "cannot be read"),
+        ("SELECT 'it''s'", "two quotes in a row"),
+        ("SELECT ?", "no name"),
+        ("SELECT $a", "no name"),
+        ("SELECT * FROM csv.`/etc/passwd`", "no table"),
         ("SELECT :a", "no value for :a"),
     ],
 )
@@ -163,3 +171,11 @@ def test_the_command_takes_the_same_values(root: Path) -> None:
 
 def _lake(root: Path) -> Lake:
     return Lake(Location.of(root / "lake"), KeyringFile(root / "keyring.json", is_made_on_first_use=True))
+
+
+def test_what_spark_sees_is_written_anew_without_comments_and_with_one_name_for_a_table() -> None:
+    sql = "SELECT bronze.runs.run_id /* a */ FROM Bronze.runs -- b\nWHERE run_id = :id AND regime = 'a\\'b'"
+    found = check_spark_statement(sql, TABLES)
+    assert found.text == "SELECT `bronze.runs`.run_id FROM `bronze.runs` WHERE run_id = :id AND regime = 'a\\'b'"
+    assert found.tables == {"bronze.runs"}
+    assert found.values == {"id"}

@@ -1,0 +1,191 @@
+"""What gold's tables promise of each other and of silver: parts sum to wholes, and pairs are pairs of runs."""
+
+from __future__ import annotations
+
+from assets.build.catalogue import select, table
+from assets.checks.relation import Relation
+from lake.tables import Scope
+
+RELATIONS = (
+    Relation(
+        name="parts_sum_to_the_step",
+        sentence="the parts of a step sum to its duration, to the nanosecond",
+        table=table("gold.time_breakdown"),
+        query="""
+            WITH summed AS (
+                SELECT run_id, rank, step_number, duration_ns,
+                    coalesce(compute_ns, 0) + coalesce(collective_ns, 0) + coalesce(copy_ns, 0) + coalesce(memset_ns, 0)
+                    + coalesce(crypto_ns, 0) + coalesce(transport_ns, 0) + coalesce(wait_ns, 0)
+                    + coalesce(blocking_copy_ns, 0) + coalesce(launch_ns, 0) + coalesce(sync_ns, 0)
+                    + coalesce(host_ns, 0) + coalesce(idle_ns, 0) + unattributed_ns AS parts_ns
+                FROM checked)
+            SELECT * FROM summed WHERE duration_ns <> parts_ns
+            ORDER BY run_id, rank, step_number""",
+    ),
+    Relation(
+        name="steps_are_those_of_silver",
+        sentence="the steps are those of silver.steps, each with its duration",
+        table=table("gold.time_breakdown"),
+        reads=(table("silver.steps"),),
+        query="""
+            SELECT run_id, rank, step_number, c.duration_ns, s.duration_ns AS step_duration_ns
+            FROM checked c FULL JOIN silver.steps s USING (run_id, rank, step_number)
+            WHERE (c.duration_ns, c.is_warmup) IS DISTINCT FROM (s.duration_ns, s.is_warmup)
+            ORDER BY run_id, rank, step_number""",
+    ),
+    Relation(
+        name="kernels_are_the_gpu_spans",
+        sentence="count and time of a run's kernels are those of its GPU rows in silver.spans",
+        table=table("gold.kernel_breakdown"),
+        reads=(table("silver.spans"),),
+        query="""
+            WITH found AS (
+                SELECT run_id, count(*) AS found_count, sum(duration_ns) AS found_ns FROM silver.spans
+                WHERE is_gpu GROUP BY run_id),
+            told AS (
+                SELECT run_id, sum(kernels_count) AS kernels_count, sum(total_ns) AS total_ns
+                FROM checked GROUP BY run_id)
+            SELECT run_id, kernels_count, found_count, total_ns, found_ns
+            FROM told FULL JOIN found USING (run_id)
+            WHERE (kernels_count, total_ns) IS DISTINCT FROM (found_count, found_ns)
+            ORDER BY run_id""",
+    ),
+    Relation(
+        name="crossings_are_those_of_silver",
+        sentence="crossings and violations of a boundary are as many as in silver.crossings",
+        table=table("gold.sealing_coverage"),
+        reads=(table("silver.crossings"),),
+        query="""
+            WITH found AS (
+                SELECT run_id, boundary, count(*) AS found_count, count(violation) AS found_violations_count
+                FROM silver.crossings GROUP BY run_id, boundary)
+            SELECT run_id, boundary, crossings_count, found_count, violations_count, found_violations_count
+            FROM checked FULL JOIN found USING (run_id, boundary)
+            WHERE (crossings_count, violations_count) IS DISTINCT FROM (found_count, found_violations_count)
+            ORDER BY run_id, boundary""",
+    ),
+    Relation(
+        name="promises_have_one_fate",
+        sentence="promised = sealed + claimed + contradicted + plain + unknown, in messages and in bytes",
+        table=table("gold.sealing_coverage"),
+        query="""
+            SELECT run_id, boundary, promised_message_count, promised_bytes FROM checked
+            WHERE promised_message_count
+                <> sealed_message_count + claimed_message_count + contradicted_message_count + plain_message_count
+                + unknown_message_count
+            OR promised_bytes <> sealed_bytes + claimed_bytes + contradicted_bytes + plain_bytes + unknown_bytes
+            ORDER BY run_id, boundary""",
+    ),
+    Relation(
+        name="collectives_are_those_of_silver",
+        sentence="every collective is one of silver.collectives",
+        table=table("gold.stragglers"),
+        reads=(table("silver.collectives"),),
+        query="""
+            SELECT run_id, match_id FROM checked ANTI JOIN silver.collectives USING (run_id, match_id)
+            ORDER BY run_id, match_id""",
+    ),
+    Relation(
+        name="steps_are_those_of_their_clock",
+        sentence="every step is one of silver.steps or silver.throughput, with its start and duration",
+        table=table("gold.step_energy"),
+        reads=(
+            table("silver.steps"),
+            table("silver.throughput"),
+        ),
+        query="""
+            WITH timed AS (
+                SELECT run_id, 'profile' AS timed_by, rank, 'step' AS period, step_number, ts_ns, duration_ns
+                FROM silver.steps
+                UNION ALL
+                SELECT run_id, 'log' AS timed_by, rank, period, period_number AS step_number, ts_ns, duration_ns
+                FROM silver.throughput)
+            SELECT run_id, timed_by, rank, period, step_number, device_id, ts_ns, duration_ns FROM checked
+            ANTI JOIN timed USING (run_id, timed_by, rank, period, step_number, ts_ns, duration_ns)
+            ORDER BY run_id, timed_by, rank, period, step_number, device_id""",
+    ),
+    Relation(
+        name="steps_are_timed_or_explained",
+        sentence=(
+            "every source of steps has a row, with a time of no more steps than it has, "
+            "or with a reason why there is none"
+        ),
+        table=table("gold.step_times"),
+        reads=(
+            table("silver.steps"),
+            table("silver.throughput"),
+        ),
+        query="""
+            WITH found AS (
+                SELECT run_id, 'trace' AS source, count(*) AS found_count FROM silver.steps GROUP BY run_id
+                UNION ALL
+                SELECT run_id, 'log' AS source, count(*) AS found_count FROM silver.throughput GROUP BY run_id)
+            SELECT run_id, source, step_ns, steps_count, found_count
+            FROM checked FULL JOIN found USING (run_id, source)
+            WHERE found_count IS NULL OR steps_count IS NULL OR steps_count > found_count
+            OR (step_ns IS NULL) <> (evidence = 'unobservable') OR (step_ns IS NULL AND reason IS NULL)
+            ORDER BY run_id, source""",
+    ),
+    *(
+        Relation(
+            name="runs_of_the_pair_exist",
+            sentence="the run is in silver.runs, and so is its baseline, with regime cc_off",
+            table=each,
+            reads=(table("silver.runs"),),
+            partners=("baseline_run_id",),
+            query="""
+                SELECT run_id, baseline_run_id FROM checked
+                WHERE run_id NOT IN (SELECT run_id FROM silver.runs)
+                OR (baseline_run_id IS NOT NULL
+                    AND baseline_run_id NOT IN (SELECT run_id FROM silver.runs WHERE regime = 'cc_off'))
+                ORDER BY run_id""",
+        )
+        for each in select("gold", Scope.PAIR)
+    ),
+    Relation(
+        name="overhead_is_that_of_the_steps",
+        sentence="overhead_ns is step_ns less baseline_step_ns",
+        table=table("gold.step_overhead"),
+        query="""
+            SELECT run_id, baseline_run_id, step_ns, baseline_step_ns, overhead_ns FROM checked
+            WHERE overhead_ns IS DISTINCT FROM step_ns - baseline_step_ns
+            ORDER BY run_id""",
+    ),
+    Relation(
+        name="parts_sum_to_the_overhead",
+        sentence="the deltas sum to the difference of the mean steps, which lie among those of gold.time_breakdown",
+        table=table("gold.overhead_breakdown"),
+        reads=(table("gold.time_breakdown"),),
+        partners=("baseline_run_id",),
+        query="""
+            WITH means AS (
+                SELECT run_id, baseline_run_id, sum(overhead_ns) AS parts_ns,
+                    sum(step_ns) - sum(baseline_step_ns) AS overhead_ns,
+                    sum(step_ns) AS step_ns, sum(baseline_step_ns) AS baseline_step_ns
+                FROM checked GROUP BY run_id, baseline_run_id),
+            bounds AS (
+                SELECT run_id, min(duration_ns) AS least_ns, max(duration_ns) AS most_ns FROM gold.time_breakdown
+                WHERE NOT is_warmup GROUP BY run_id)
+            SELECT m.run_id, m.baseline_run_id, parts_ns, overhead_ns, step_ns, baseline_step_ns
+            FROM means m
+            LEFT JOIN bounds ours ON ours.run_id = m.run_id
+            LEFT JOIN bounds baselines ON baselines.run_id = m.baseline_run_id
+            WHERE parts_ns IS DISTINCT FROM overhead_ns
+            OR (step_ns BETWEEN ours.least_ns AND ours.most_ns) IS NOT TRUE
+            OR (baseline_step_ns BETWEEN baselines.least_ns AND baselines.most_ns) IS NOT TRUE
+            ORDER BY m.run_id""",
+    ),
+    Relation(
+        name="overheads_are_those_of_the_pairs",
+        sentence="the overhead of every point is that of its pair in gold.step_overhead",
+        table=table("gold.scaling"),
+        reads=(table("gold.step_overhead"),),
+        partners=("tee_run_id",),
+        query="""
+            SELECT c.family_id, c.tee_run_id, c.axis, c.overhead_ns, s.overhead_ns
+            FROM checked c LEFT JOIN gold.step_overhead s
+            ON s.run_id = c.tee_run_id AND s.baseline_run_id = c.baseline_run_id
+            WHERE c.overhead_ns IS DISTINCT FROM s.overhead_ns
+            ORDER BY c.family_id, c.tee_run_id, c.axis""",
+    ),
+)
