@@ -184,6 +184,27 @@ def test_a_process_without_gpu_work_beside_others_is_no_rank(lake: Lake, land_fi
     assert found.rows(rule_counts.TABLE, "effect", "events_count", rule="idle_process") == [("merged", 1)]
 
 
+def test_a_graph_whose_nodes_are_told_is_not_counted_again(lake: Lake, land_files: LandFiles, tmp_path: Path) -> None:
+    export = Export()
+    export.call(70, "cudaGraphLaunch_v10000", 1, 2, 9)
+    export.kernel(70, 0, "first", 10, 20, 9, node=1)
+    export.kernel(70, 0, "second", 25, 30, 9, node=2)
+    export.graph(70, 0, 10, 30, 9, is_told=False)
+    found = Conformed(lake, land_files, {"a.sqlite": export.to_bytes(tmp_path / "a")})
+    assert found.gpu() == [(0, "first", SESSION_NS + 1), (0, "second", SESSION_NS + 1)]
+    assert found.rows(rule_counts.TABLE, "effect", "events_count", rule="graph_nodes") == [("merged", 1)]
+
+
+def test_calls_that_name_no_process_in_a_recording_of_several_are_no_ranks(lake: Lake, land_files: LandFiles) -> None:
+    files = {
+        "a_cuda_api_trace.csv": calls((50, 1), (60, 2)) + b"40,2,cudaDeviceSynchronize,0,9,,\n",
+        "a_cuda_gpu_trace.csv": work((0, 1), (1, 2)),
+    }
+    found = Conformed(lake, land_files, files)
+    assert [row[:2] for row in found.gpu()] == [(0, "gemm0"), (1, "gemm1")]
+    assert found.rows(rule_counts.TABLE, "effect", "events_count", rule="no_process") == [("merged", 1)]
+
+
 # -- steps ----------------------------------------------------------------------------------------------------------
 
 
