@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import TIERS
-from benchmarks.growth import with_events, with_files, with_lake
+from benchmarks.growth import with_events, with_exports, with_files, with_lake
 from benchmarks.inputs import given, landed, trace
 from benchmarks.limits import beside_the_limit
 from benchmarks.measuring import CACHE, Cost, machine, median, spread, table, tiers
@@ -19,7 +19,7 @@ from benchmarks.starting import started
 if TYPE_CHECKING:
     from benchmarks.inputs import Trace
 
-PARTS = ("tiers", "peers", "limits", "events", "files", "lake", "start")
+PARTS = ("tiers", "peers", "limits", "events", "exports", "files", "lake", "start")
 _MILLION = 1_000_000
 
 
@@ -47,6 +47,7 @@ def main() -> None:
         "peers": lambda: compared(events[0], chosen.repeats),
         "limits": lambda: beside_the_limit(events[0], chosen.repeats),
         "events": lambda: with_events(events),
+        "exports": lambda: with_exports(events),
         "files": lambda: with_files(chosen.ranks),
         "lake": lambda: with_lake(chosen.runs),
         "start": lambda: started(chosen.repeats),

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import TIERS
-from benchmarks.inputs import landed, landed_ranks, trace
+from benchmarks.inputs import landed, landed_export, landed_ranks, trace
 from benchmarks.measuring import CACHE, ROOT, Cost, measured, table, tiers
 
 SAMPLE = ROOT / "samples" / "resnet50-native-w2" / "resnet50-native-w2-r0.json.gz"
@@ -25,6 +25,20 @@ def with_events(sizes: list[int]) -> str:
         rows.append([chosen.name, *_cells(costs), f"{sum(cost.cpu_s for cost in costs) / chosen.events * 1e6:.1f}"])
     names = ("trace", *_names(TIERS), "CPU-s a million")
     return "\n".join(["Growth with events:", "", table(names, rows)])
+
+
+def with_exports(sizes: list[int]) -> str:
+    """The same for exports of Nsight Systems with eight processes."""
+    CACHE.mkdir(exist_ok=True)
+    rows = []
+    for size in sizes:
+        with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
+            found = landed_export(Path(folder), size)
+            costs = [tiers(folder, tier) for tier in TIERS]
+        cpu_s = sum(cost.cpu_s for cost in costs)
+        rows.append([f"{found / 1e6:.1f} M rows", *_cells(costs), f"{cpu_s / found * 1e6:.1f}"])
+    names = ("export", *_names(TIERS), "CPU-s a million")
+    return "\n".join(["Growth with the rows of an Nsight Systems export:", "", table(names, rows)])
 
 
 def with_files(counts: list[int]) -> str:

@@ -12,6 +12,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.exports import write_export
 from benchmarks.measuring import CACHE, ROOT
 from benchmarks.traces import enlarge, many_ranks
 
@@ -68,6 +69,11 @@ def landed_ranks(folder: Path, ranks: int, events: int, run_id: str = "bench") -
     """Land a run of many ranks, no two of which have the same file: equal files are one; gives the events of all."""
     made, _ = _apart(many_ranks, _RECORDING, _run(folder, run_id, ranks), ranks, events)
     return made
+
+
+def landed_export(folder: Path, rows: int, run_id: str = "bench") -> int:
+    """Land an export of Nsight Systems; gives its rows."""
+    return write_export(_run(folder, run_id, ranks=8) / f"{run_id}.sqlite", rows)
 
 
 def _run(folder: Path, run_id: str, ranks: int) -> Path:
