@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assets.build.catalogue import select
 from assets.build.freshness import Look, explain_stale, fingerprint
-from assets.build.gold import PAIR_TABLES, flag_replays
+from assets.build.gold import PAIR_TABLES
 from gold import (
     energy_overhead,
     operation_costs,
@@ -72,26 +72,13 @@ class StaleFamily:
     why: str
 
 
-def build_comparisons(lake: Lake, margin: float = MARGIN) -> list[Written]:
-    """Bring pairs and families up to date: only those are read whose own runs have changed."""
-    return [*flag_replays(lake), *build_pairs(lake, margin=margin), *build_families(lake), build_published(lake)]
-
-
 # -- pairs ------------------------------------------------------------------------------------------------------------
-
-
-def build_pairs(lake: Lake, full: Collection[str] = (), margin: float = MARGIN) -> list[Written]:
-    """Bring every pair up to date; gives the partitions of those that were not."""
-    written, faults = make_pairs(lake, full, margin)
-    for fault in faults.values():
-        raise fault
-    return written
 
 
 def make_pairs(
     lake: Lake, full: Collection[str] = (), margin: float = MARGIN
 ) -> tuple[list[Written], dict[str, LakeError]]:
-    """The same, where a pair that cannot be made fails alone: what was written, and what failed by run."""
+    """Bring every pair up to date; one that cannot be made fails alone: what was written, and what failed by run."""
     written: list[Written] = []
     faults: dict[str, LakeError] = {}
     for stale in stale_pairs(lake, full, margin=margin):

@@ -13,7 +13,7 @@ from lake.landing_zone import LandingZone
 from lake.store import Lake
 from pipelines.cli.demo import land_samples
 from pipelines.settings import settings
-from tests.support.build_runs import build_runs
+from tests.support.build_runs import build_comparisons, build_runs
 from tests.support.small_runs import OFF, TEE, trace
 from tests.support.up_to_date import find_made
 
@@ -40,13 +40,13 @@ def changed(written: list[Written]) -> set[tuple[str, str]]:
 def test_a_baseline_that_lands_later_completes_the_pair_and_touches_no_other(lake: Lake, land_files: LandFiles) -> None:
     landed(land_files, "tee", 120, TEE)
     landed(land_files, "other", 300, TEE.replace('"m"', '"n"'))
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     assert lake.scan(pairs.TABLE).select("run_id", "baseline_run_id").sort("run_id").collect().rows() == [
         ("other", None),
         ("tee", None),
     ]
     landed(land_files, "off", 100, OFF)
-    written = changed(comparisons.build_comparisons(lake))
+    written = changed(build_comparisons(lake))
     assert {run_id for _, run_id in written if not run_id.startswith("family-")} == {"tee", "other"}
     assert ("gold.step_overhead", "tee") in written
     assert ("gold.step_overhead", "other") not in written, "only the reason why it has no baseline is another"
@@ -57,10 +57,10 @@ def test_a_baseline_that_lands_later_completes_the_pair_and_touches_no_other(lak
 def test_what_is_fresh_is_not_written_again(lake: Lake, land_files: LandFiles) -> None:
     landed(land_files, "off", 100, OFF)
     landed(land_files, "tee", 120, TEE)
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     assert find_made(lake, ["off", "tee"], gold.RUN_TABLES) == {"off", "tee"}
     versions = {table.full_name: lake.snapshot(table).version for table in gold.TABLES}
-    assert changed(comparisons.build_comparisons(lake)) == set()
+    assert changed(build_comparisons(lake)) == set()
     gold.materialise(lake, "tee", POLARS)
     assert {table.full_name: lake.snapshot(table).version for table in gold.TABLES} == versions
 
@@ -68,9 +68,9 @@ def test_what_is_fresh_is_not_written_again(lake: Lake, land_files: LandFiles) -
 def test_a_baseline_recorded_again_changes_the_answer(lake: Lake, land_files: LandFiles) -> None:
     landed(land_files, "off", 100, OFF)
     landed(land_files, "tee", 120, TEE)
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     landed(land_files, "off", 60, OFF)
-    assert ("gold.overhead_breakdown", "tee") in changed(comparisons.build_comparisons(lake))
+    assert ("gold.overhead_breakdown", "tee") in changed(build_comparisons(lake))
     assert lake.scan(step_overhead.TABLE).select("slowdown_ratio").collect().item() == pytest.approx(2.0)
 
 
@@ -79,15 +79,15 @@ def test_a_pair_made_between_two_parts_of_a_run_is_stale_once_the_run_is_whole(
 ) -> None:
     landed(land_files, "off", 100, OFF)
     landed(land_files, "tee", 120, TEE)
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     land_files({"rank0.json": trace(150, 2)}, "tee", TEE)
     silver.materialise(lake, "tee", POLARS, select_tables(list_required(["silver.spans"]))["silver"])
     gold.materialise(lake, "tee", POLARS, [time_breakdown.TABLE])
-    comparisons.build_comparisons(lake)  # with the new steps, beside the old rows of all else
+    build_comparisons(lake)  # with the new steps, beside the old rows of all else
     between = lake.snapshot(pairs.TABLE).mark("tee"), lake.snapshot(scaling.TABLE).version
     silver.materialise(lake, "tee", POLARS)
     gold.materialise(lake, "tee", POLARS)
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     whole = lake.snapshot(pairs.TABLE).mark("tee"), lake.snapshot(scaling.TABLE).version
     assert whole[0] != between[0]
     assert whole[1] != between[1]
@@ -105,20 +105,20 @@ def test_repeats_of_either_side_make_the_pair_stale_and_three_per_side_conclude(
 ) -> None:
     repeat(land_files, "off", OFF, 100, 102, 98)
     repeat(land_files, "tee", TEE, 120, 121)
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     row = lake.scan(step_overhead.TABLE).collect().to_dicts()[0]
     assert (row["runs_count"], row["baseline_runs_count"], row["verdict_class"]) == (2, 3, "inconclusive")
     landed(land_files, "tee-3", 119, TEE + 'repeat_of = "tee"\n')
     (stale, member) = comparisons.stale_pairs(lake)
     assert (stale.run_id, stale.pair and stale.pair.repeats) == ("tee", ("tee-2", "tee-3"))
     assert (member.run_id, member.why) == ("tee-3", "its pair was never made")
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     row = lake.scan(step_overhead.TABLE).collect().to_dicts()[0]
     assert (row["run_id"], row["runs_count"], row["verdict_class"]) == ("tee", 3, "slower")
     assert row["slowdown_ratio"] == pytest.approx(1.2, abs=0.01)
     landed(land_files, "off-4", 99, OFF + 'repeat_of = "off"\n')
     assert [one.run_id for one in comparisons.stale_pairs(lake)] == ["tee"]
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     assert comparisons.stale_pairs(lake) == []
     assert lake.scan(step_overhead.TABLE).select("baseline_runs_count").collect().item() == 4
 
@@ -126,11 +126,11 @@ def test_repeats_of_either_side_make_the_pair_stale_and_three_per_side_conclude(
 def test_another_margin_makes_pairs_stale_and_changes_what_counts_as_none(lake: Lake, land_files: LandFiles) -> None:
     repeat(land_files, "off", OFF, 1000, 1001, 999)
     repeat(land_files, "tee", TEE, 1010, 1011, 1009)
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     verdict = lake.scan(step_overhead.TABLE).select("verdict_class")
     assert verdict.collect().item() == "no_difference"
     assert [one.run_id for one in comparisons.stale_pairs(lake, margin=0.005)] == ["tee", "tee-2", "tee-3"]
-    comparisons.build_comparisons(lake, margin=0.005)
+    build_comparisons(lake, margin=0.005)
     assert lake.scan(step_overhead.TABLE).select("verdict_class").collect().item() == "slower"
     assert comparisons.stale_pairs(lake, margin=0.005) == []
 
@@ -142,11 +142,11 @@ def test_repeats_on_the_same_machine_lend_their_noise_and_a_new_one_makes_the_pa
     landed(land_files, "off", 100, OFF + machine)
     landed(land_files, "tee", 120, TEE + machine)
     landed(land_files, "other", 100, OFF.replace('"m"', '"n"') + machine)
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     assert lake.scan(step_overhead.TABLE).select("run_noise_fraction").collect().item() is None
     landed(land_files, "other-2", 104, OFF.replace('"m"', '"n"') + machine + 'repeat_of = "other"\n')
     assert [one.run_id for one in comparisons.stale_pairs(lake)] == ["tee"]
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     row = lake.scan(step_overhead.TABLE).collect().to_dicts()[0]
     assert row["run_noise_fraction"] == pytest.approx(0.028, abs=0.001)
     assert (row["verdict_class"], row["noise_runs_count"]) == ("inconclusive", 2)
@@ -155,9 +155,9 @@ def test_repeats_on_the_same_machine_lend_their_noise_and_a_new_one_makes_the_pa
 def test_a_run_that_turns_out_to_be_without_a_tee_is_no_pair_any_more(lake: Lake, land_files: LandFiles) -> None:
     landed(land_files, "off", 100, OFF)
     landed(land_files, "tee", 120, TEE)
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     landed(land_files, "tee", 120, OFF)
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     for table in (pairs.TABLE, step_overhead.TABLE, overhead_breakdown.TABLE):
         assert lake.scan(table).collect().height == 0
     assert lake.scan(scaling.TABLE).collect().height == 0
@@ -167,7 +167,7 @@ def test_a_run_that_turns_out_to_be_without_a_tee_is_no_pair_any_more(lake: Lake
 def test_runs_with_other_bucket_caps_are_no_baselines(lake: Lake, land_files: LandFiles) -> None:
     landed(land_files, "off", 100, OFF + "bucket_cap_mib = 25\n")
     landed(land_files, "tee", 120, TEE + "bucket_cap_mib = 100.5\n")
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     (row,) = lake.scan(pairs.TABLE).collect().to_dicts()
     assert row["reason"] == ("no run with regime cc_off has its workload; the nearest, off, differs in bucket_cap_mib")
 
@@ -176,7 +176,7 @@ def test_runs_that_differ_in_ranks_alone_are_a_family(lake: Lake, land_files: La
     for ranks, step_us in ((2, 120), (4, 140), (8, 180)):
         landed(land_files, f"off-{ranks}", 100, OFF, ranks)
         landed(land_files, f"tee-{ranks}", step_us, TEE, ranks)
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     rows = lake.scan(scaling.TABLE).filter(axis="world_size").sort("axis_number").collect()
     assert rows["tee_run_id"].to_list() == ["tee-2", "tee-4", "tee-8"]
     assert rows["slope_ns"].unique().to_list() == [10_000]

@@ -23,6 +23,7 @@ from lake.engines import PolarsEngine
 from lake.errors import ContractBroken
 from lake.tables import RUN_ID, Scope, Table
 from silver import steps
+from tests.support.build_runs import build_pairs
 from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def test_comparisons_read_what_the_graph_says(
         return scan(self, table, run_ids)
 
     monkeypatch.setattr(type(lake), "scan", noting)
-    comparisons.build_pairs(lake)
+    build_pairs(lake)
     assert read == {name for table in gold.PAIR_TABLES for name in UPSTREAM[table.full_name]}
     read.clear()
     comparisons.build_families(lake)

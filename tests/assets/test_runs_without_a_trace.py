@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets.build import comparisons, gold, silver
+from assets.build import gold, silver
 from assets.build.catalogue import table as declared
 from assets.checks.expectations import check_tables
 from gold import pairs, step_overhead, throughput_overhead
 from lake.engines import engine
 from pipelines.cli.verdicts import format_verdicts
+from tests.support.build_runs import build_comparisons
 
 if TYPE_CHECKING:
     from lake.store import Lake
@@ -55,7 +56,7 @@ def test_a_log_and_a_query_give_an_overhead_and_say_what_is_unobservable(
         land_files({"log.csv": table(*rates), "cc.txt": QUERY if run_id == "tee" else b""}, run_id, manifest)
         silver.materialise(lake, run_id, engine(name))
         gold.materialise(lake, run_id, engine(name))
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     assert lake.scan(pairs.TABLE).select("run_id", "baseline_run_id").collect().rows() == [("tee", "off")]
     (row,) = lake.scan(throughput_overhead.TABLE).collect().to_dicts()
     times = [sum(1 / rate for rate in rates) for rates in ((70, 80, 81, 79), (90, 100, 101, 99))]

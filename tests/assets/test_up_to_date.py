@@ -11,6 +11,7 @@ from assets.build.tiers import TIERS, build_tier
 from bronze.limits import Limits
 from lake.engines import engine
 from pipelines.cli.status import collect_status
+from tests.support.build_runs import build_comparisons, build_pairs
 from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def test_a_run_without_its_pair_is_stale_and_says_so(lake: Lake, zone: LandingZo
 def test_a_pair_is_stale_once_its_baseline_changed(lake: Lake, zone: LandingZone, land_files: LandFiles) -> None:
     land_pair(land_files)
     make_own_tables(lake, zone, ["off", "tee"])
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     land_files.write({"rank0.json": trace(60)}, "off", OFF)
     make_own_tables(lake, zone, ["off"])
     states, notes = read_status(lake, zone)
@@ -58,7 +59,7 @@ def test_a_pair_is_stale_once_its_baseline_changed(lake: Lake, zone: LandingZone
     assert (
         "tee: stale: gold.energy_overhead is stale: the run, its baseline off, a repeat or the margin changed" in notes
     )
-    comparisons.build_pairs(lake)
+    build_pairs(lake)
     states, notes = read_status(lake, zone)
     assert states["tee"] == "stale", "the pair is new, the family that it is a point of is not"
     assert "tee: stale: gold.scaling is stale: a pair of its family changed" in notes
@@ -69,7 +70,7 @@ def test_a_pair_is_stale_once_its_baseline_changed(lake: Lake, zone: LandingZone
 def test_a_run_that_was_not_checked_is_not_up_to_date(lake: Lake, zone: LandingZone, land_files: LandFiles) -> None:
     land_pair(land_files)
     make_own_tables(lake, zone, ["off", "tee"])
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
     states, notes = read_status(lake, zone)
     assert states == {"off": "unchecked", "tee": "unchecked"}
     assert "tee: not checked since it was built" in notes

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from assets.build import comparisons, gold, silver
+from assets.build import gold, silver
 from bronze import formats, land
 from lake.engines import engine
+from tests.support.build_runs import build_comparisons
 from tests.support.tokens import Signer
 from tests.support.traces import GOOD
 from tests.support.up_to_date import find_landed, find_made
@@ -139,7 +140,7 @@ def test_a_run_without_any_trace_goes_through_silver_and_gold(
     chosen = engine(name)
     silver.materialise(land_files.lake, "run-1", chosen)
     gold.materialise(land_files.lake, "run-1", chosen)
-    comparisons.build_comparisons(land_files.lake)
+    build_comparisons(land_files.lake)
     assert (
         find_made(land_files.lake, ["run-1"], silver.TABLES)
         == find_made(land_files.lake, ["run-1"], gold.RUN_TABLES)

@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 
 from assets.build.catalogue import TABLES
-from assets.build.comparisons import build_comparisons
 from assets.build.context import BuildContext
 from assets.build.state import assess_runs
 from assets.build.tiers import TIERS, build_tier
@@ -26,7 +25,7 @@ from lake.store import Lake
 from pipelines.cli.main import main
 from pipelines.cli.verification import pick_due, verify_lake
 from silver import spans
-from tests.support.build_runs import build_runs
+from tests.support.build_runs import build_comparisons, build_runs
 from tests.support.campaigns import pick_size
 from tests.support.small_runs import OFF, TEE, trace
 

@@ -11,6 +11,7 @@ from assets.build.freshness import Look
 from assets.build.tiers import TIERS, build_tier
 from assets.checks import outcomes
 from bronze.limits import Limits
+from gold.margin import MARGIN
 from lake.engines import engine
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from assets.build.tiers import Tables
     from lake.cluster import Cluster
     from lake.landing_zone import LandingZone
+    from lake.snapshot import Written
     from lake.store import Lake
     from lake.tables import Table
 
@@ -37,7 +39,25 @@ def build_runs(
             BuildContext(lake, zone, Limits()), tier, run_ids, partial(engine, name, cluster), tables=tables
         )
         assert [one.fault for one in made if one.fault] == []
-    comparisons.build_comparisons(lake)
+    build_comparisons(lake)
+
+
+def build_comparisons(lake: Lake, margin: float = MARGIN) -> list[Written]:
+    """Bring pairs and families up to date: only those are read whose own runs have changed."""
+    return [
+        *gold.flag_replays(lake),
+        *build_pairs(lake, margin),
+        *comparisons.build_families(lake),
+        comparisons.build_published(lake),
+    ]
+
+
+def build_pairs(lake: Lake, margin: float = MARGIN) -> list[Written]:
+    """Bring every pair up to date; one that cannot be made is an error here."""
+    written, faults = comparisons.make_pairs(lake, margin=margin)
+    for fault in faults.values():
+        raise fault
+    return written
 
 
 RUN_TABLES = (*(table for some in TIERS.values() for table in some), *gold.PAIR_TABLES)

@@ -26,7 +26,7 @@ from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.locations import Location
 from lake.store import Lake
-from tests.support.build_runs import record_passed
+from tests.support.build_runs import build_pairs, record_passed
 
 if TYPE_CHECKING:
     from lake.snapshot import Written
@@ -72,7 +72,7 @@ def launch(lake: Lake, zone: LandingZone) -> None:
         made = build_tier(BuildContext(lake, zone, Limits(workers=1)), tier, stale, partial(engine, "polars"))
         assert [one.fault for one in made if one.fault] == []
     if stale:
-        comparisons.build_pairs(lake)
+        build_pairs(lake)
         record_passed(lake, stale)
     if stale or any(state.needs_launch() for state in assess_comparisons(lake).values()):
         comparisons.build_families(lake)
