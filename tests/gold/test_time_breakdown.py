@@ -52,6 +52,7 @@ class Sliced:
     """The parts of steps as they are made: charged slice of time by slice, then summed."""
 
     TABLE = time_breakdown.TABLE
+    is_of_one_run = True
 
     def __init__(self, cuts: tuple[int, ...]) -> None:
         self._bounds = [0, *sorted(set(cuts)), END]

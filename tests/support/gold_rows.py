@@ -23,7 +23,7 @@ from silver import (
     steps,
     throughput,
 )
-from tests.support.silver_rows import RUN, ordered, rows_of, settled
+from tests.support.silver_rows import APART, RUN, ordered, rows_of, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -123,19 +123,30 @@ class BatchedSpark(SparkEngine):
         if rows not in cases or any(row["run_id"] != RUN for literal in rows.values() for row in literal):
             return _measure(self, answer, rows)
         if id(answer) not in self._answers:
-            self._answers[id(answer)] = _measure(self, answer, _join(cases))
-        own = self._answers[id(answer)].filter(pl.col("run_id") == _name(cases.index(rows)))
-        return own.with_columns(run_id=pl.lit(RUN))
+            self._answers[id(answer)] = _measure(self, answer, _join(cases, _find_distance(answer)))
+        place = cases.index(rows)
+        own = self._answers[id(answer)].filter(pl.col("run_id") == _name(place)).with_columns(run_id=pl.lit(RUN))
+        return own.with_columns(pl.col("rank") - place * _find_distance(answer)) if "rank" in own.columns else own
 
 
-def _join(cases: list[dict[str, Rows]]) -> dict[str, Rows]:
+def _find_distance(answer: Answer) -> int:
+    """How far apart the ranks of two cases are: an answer that is asked of one run may look at ranks alone."""
+    return APART if getattr(answer, "is_of_one_run", False) else 0
+
+
+def _join(cases: list[dict[str, Rows]], distance: int) -> dict[str, Rows]:
     """The rows of all cases, each case a run; one that names runs itself is left out."""
     joined: dict[str, Rows] = {name: [] for name in cases[0]}
     for place, case in enumerate(cases):
         if all(row["run_id"] == RUN for literal in case.values() for row in literal):
             for name, literal in case.items():
-                joined[name] += [{**row, "run_id": _name(place)} for row in literal]
+                joined[name] += [_set_apart(row, place, place * distance) for row in literal]
     return joined
+
+
+def _set_apart(row: dict[str, Any], place: int, distance: int) -> dict[str, Any]:
+    ranks = {"rank": row["rank"] + distance} if row.get("rank") is not None else {}
+    return {**row, "run_id": _name(place), **ranks}
 
 
 def _name(place: int) -> str:
@@ -143,6 +154,8 @@ def _name(place: int) -> str:
 
 
 def _told(table: Table, rows: Rows) -> Rows:
-    """The rows of one run; where events have a place in their source, no two have the same."""
+    """The rows of one run, of rank 0 unless they say; where events have a place in their source, no two share it."""
     has_place = "ordinal" in table.key
-    return [{"run_id": RUN, **({"ordinal": place} if has_place else {}), **row} for place, row in enumerate(rows)]
+    is_ranked = any(column.name == "rank" and not column.nullable for column in table.columns)
+    common = {"run_id": RUN, **({"rank": 0} if is_ranked else {})}
+    return [{**common, **({"ordinal": place} if has_place else {}), **row} for place, row in enumerate(rows)]
