@@ -333,10 +333,10 @@ def test_refused_events_and_files_keep_their_places(land_files: LandFiles) -> No
         for row in found.rows(rejects.TABLE)
     ]
     assert sorted(refused) == [
+        ("byte_range", "d.json", 0, files["d.json"].index(b'{"ph"')),
         ("event", "a.json", 0, files["a.json"].index(b'{"ph"')),
         ("file", "b.txt", 0, 0),
         ("file", "c.txt", 0, 0),
-        ("byte_range", "d.json", 0, files["d.json"].index(b'{"ph"')),
     ]
 
 
