@@ -1,4 +1,4 @@
-"""The stage that sets all runs against each other: how a family's overhead grows, and what others have published."""
+"""The stage that sets all runs against each other: how overhead grows, what it would become, what others published."""
 
 from collections.abc import Iterator
 
@@ -7,6 +7,7 @@ import dagster as dg
 from assets import dagster_events
 from assets.build.comparisons import COMPARISON_TABLES, build_families, build_published
 from assets.build.context import BuildContext
+from assets.build.forecasts import build_forecasts
 from assets.launch_checks import LaunchChecks, check_specs
 from assets.launch_locks import tag_launch
 from assets.pool_wait import POOL
@@ -43,6 +44,7 @@ def comparisons(
         if wanted:
             build_families(lake, full=config.full)
             build_published(lake)
+            build_forecasts(lake, full=config.full)
         event_writer = dagster_events.EventWriter(context.instance, lake, TABLES)
         for table in wanted:
             snapshot = lake.snapshot(table)

@@ -199,8 +199,13 @@ def _explain_unpaired(run: Mapping[str, str | None], candidates: Index) -> str:
 
 def _list_differing_fields(one: str | None, other: str | None) -> list[str]:
     """The fields in which two workloads differ."""
-    fields = [dict(part.partition("=")[::2] for part in text.split("|") if part) for text in (one or "", other or "")]
+    fields = [read_fields(one), read_fields(other)]
     return [name for name in {**fields[0], **fields[1]} if fields[0].get(name, "") != fields[1].get(name, "")]
+
+
+def read_fields(told: str | None) -> dict[str, str]:
+    """The fields of a workload or a family; those that are empty too."""
+    return dict(part.partition("=")[::2] for part in (told or "").split("|") if part)
 
 
 def find_noise_groups(found: Mapping[str, Pair], index: Index) -> dict[str, list[tuple[str, ...]]]:
@@ -233,7 +238,7 @@ def _take_groups(groups: list[tuple[str, ...]], own: set[str]) -> list[tuple[str
 
 def _find_machine(workload: str | None) -> tuple[str, ...] | None:
     """The machine and software of a workload; None where it names no GPU and no CPU, because then nothing is shared."""
-    fields = dict(part.partition("=")[::2] for part in (workload or "").split("|") if part)
+    fields = read_fields(workload)
     if not fields.get("gpu") and not fields.get("host_cpu"):
         return None
     return tuple(fields.get(name, "") for name in MACHINE)

@@ -33,6 +33,7 @@ class Scope(StrEnum):
     RUN = "run"
     PAIR = "pair"
     FAMILY = "family"
+    REGIME = "regime"
     LAKE = "lake"
 
 
@@ -103,7 +104,8 @@ class Table:
     # The tables that its rows are computed from, by name, in the order in which its transform takes them. The graph is
     # derived from this alone (assets/build/catalogue.py); a table of bronze is made from the landing zone.
     inputs: tuple[str, ...] = ()
-    # What one partition is made from: the inputs of one run, of a pair of runs, of a family of pairs, or no run's.
+    # What one partition is made from: the inputs of one run, of a pair of runs, of a family of pairs, of all pairs of a
+    # regime, or no run's.
     scope: Scope = Scope.RUN
     # Of a table with one row a run: columns that the log itself knows, so that runs are found without opening a file.
     indexed: tuple[str, ...] = ()
@@ -131,7 +133,7 @@ class Table:
         if self.scope in {Scope.RUN, Scope.PAIR}:
             if self.partition_by[:1] != ("run_id",):
                 raise ContractBroken(f"{self.full_name} is made run by run: it must be partitioned by run_id first")
-        elif "run_id" in names:
+        elif "run_id" in names and "run_id" not in self.key:
             raise ContractBroken(f"{self.full_name} is made for no single run: a column run_id would name one")
         elif not self.partition_by or self.column(self.partition_key).kind is not Kind.TEXT:
             raise ContractBroken(f"{self.full_name} must be partitioned by a text first")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     Rows = list[dict[str, Any]]
 
-COMPARISON_TABLES = select("gold", Scope.FAMILY, Scope.LAKE)
+COMPARISON_TABLES = select("gold", Scope.FAMILY, Scope.REGIME, Scope.LAKE)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def stale_pairs(
     software are read as well, so a new one of them makes the pair stale too.
     """
     look = lake if isinstance(lake, Look) else Look(lake)
-    known = _index_measured_runs(look)
+    known = index_measured_runs(look)
     found = pairs.pair_runs(known)
     lent = pairs.find_noise_groups(found, known)
     stale = []
@@ -171,7 +171,7 @@ def _compare(lake: Lake, pair: Pair, stale: StalePair) -> dict[Table, pa.Table]:
     return frames
 
 
-def _index_measured_runs(lake: Snapshots) -> pairs.Index:
+def index_measured_runs(lake: Snapshots) -> pairs.Index:
     """What the log says of every run that has its own gold."""
     marks = lake.snapshot(time_breakdown.TABLE)
     index = lake.snapshot(runs.TABLE).index()
@@ -189,7 +189,7 @@ def build_families(lake: Lake, *, full: bool = False) -> list[Written]:
 def stale_families(lake: Snapshots, *, full: bool = False) -> list[StaleFamily]:
     """The families of which a member's pair is new; all of them if `full`."""
     look = lake if isinstance(lake, Look) else Look(lake)
-    index = _index_measured_runs(look)
+    index = index_measured_runs(look)
     families: dict[tuple[str, str], list[str]] = {}
     for run_id, pair_of_run in pairs.pair_runs(index).items():
         family = index[run_id]["family"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from assets.build import freshness, gold
 from assets.build.catalogue import TABLES
 from assets.build.comparisons import COMPARISON_TABLES, explain_published, stale_families, stale_pairs
+from assets.build.forecasts import stale_regimes
 from assets.build.freshness import Look
 from assets.build.tiers import TIERS, list_left_out
 from assets.checks import outcomes
@@ -111,7 +112,7 @@ def find_stale(
 ) -> dict[str, str]:
     """Of tables of one scope, the partitions that are not made from what is there now, and why: all, or of some.
 
-    This is the one answer to "is it up to date, and if not, why": for runs, pairs, families and what is published.
+    This is the one answer to "is it up to date, and if not, why": for runs, pairs, families, regimes and publications.
     """
     scope = tables[0].scope if tables else Scope.RUN
     if scope is Scope.RUN:
@@ -120,6 +121,8 @@ def find_stale(
         return {one.run_id: one.why for one in stale_pairs(look, only=partitions, margin=margin)}
     if scope is Scope.FAMILY:
         found = {one.partition: one.why for one in stale_families(look)}
+    elif scope is Scope.REGIME:
+        found = {one.regime: one.why for one in stale_regimes(look, tables)}
     else:
         why = explain_published(look)
         found = {} if why is None else {published.COLLECTION: why}
@@ -145,8 +148,10 @@ def assess_comparisons(lake: Lake, tables: Sequence[Table] = COMPARISON_TABLES) 
 
 
 def add_comparisons(lake: Lake, states: dict[str, State]) -> dict[str, State]:
-    """The same states, where a run whose family is stale says so."""
-    stale = {member: one.why for one in stale_families(lake) for member in one.members}
+    """The same states, where a run whose family or regime is stale says so."""
+    look = Look(lake)
+    stale = {member: one.why for one in stale_regimes(look) for member in one.members}
+    stale |= {member: one.why for one in stale_families(look) for member in one.members}
     return {run_id: replace(state, comparison=stale.get(run_id)) for run_id, state in states.items()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from assets.build import comparisons, gold
+from assets.build import comparisons, forecasts, gold
 from assets.build.context import BuildContext
 from assets.build.freshness import Look
 from assets.build.tiers import TIERS, build_tier
@@ -43,12 +43,13 @@ def build_runs(
 
 
 def build_comparisons(lake: Lake, margin: float = MARGIN) -> list[Written]:
-    """Bring pairs and families up to date: only those are read whose own runs have changed."""
+    """Bring pairs, families and forecasts up to date: only those are read whose own runs have changed."""
     return [
         *gold.flag_replays(lake),
         *build_pairs(lake, margin),
         *comparisons.build_families(lake),
         comparisons.build_published(lake),
+        *forecasts.build_forecasts(lake),
     ]
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assets.build import comparisons, gold
+from assets.build import comparisons, forecasts, gold
 from assets.build.context import BuildContext
 from assets.build.state import assess_comparisons, assess_runs
 from assets.build.tiers import TIERS, build_tier
@@ -77,6 +77,7 @@ def launch(lake: Lake, zone: LandingZone) -> None:
     if stale or any(state.needs_launch() for state in assess_comparisons(lake).values()):
         comparisons.build_families(lake)
         comparisons.build_published(lake)
+        forecasts.build_forecasts(lake)
         for table in comparisons.COMPARISON_TABLES:
             record_passed(lake, lake.snapshot(table).run_ids, [table])
 

@@ -1,0 +1,307 @@
+"""What a change would do to the step of a run: predicted by replaying its baseline's trace, or refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from gold.bucket_replay import TracedStep, fit_scale, rebucket, replay, replay_alone, seal_ring
+from gold.prediction_checks import find_regime_spread
+from gold.ring_costs import average_factor, find_chain_factors, fit_cost, solve_cost
+from gold.single_gpu_forecast import find_one_gpu_spread, predict_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gold.forecast_runs import ForecastPair, ForecastRun
+    from gold.prediction_intervals import Spread
+
+# What may be changed, and what its value is.
+SETTINGS = {
+    "regime": "a regime, such as sw_per_hop_aesgcm",
+    "chains": "a number of threads that seal one message together",
+    "bucket_cap_mib": "a bucket cap in MiB",
+    "accumulate": "a number of micro-batches between two reductions",
+    "batch_size": "a batch size per rank",
+    "world_size": "a number of ranks",
+    "pinned": "true",
+    "cuda_graphs": "true",
+    "pipelined": "true",
+    "direct": "true",
+}
+OFF = "cc_off"
+# Above this the traced step says too little of the bare one.
+_MOST_BURDEN = 1.5
+_WIDE_BURDEN = 1.1
+
+
+class Refusal(Exception):
+    """Why a change cannot be predicted, as a clause that follows "not predictable because"."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A predicted step, or the reason why there is none."""
+
+    change: str
+    method: str | None = None
+    current_ns: float | None = None
+    predicted_ns: float | None = None
+    low_ns: float | None = None
+    high_ns: float | None = None
+    level: float | None = None
+    dominant_term: str | None = None
+    is_extrapolated: bool | None = None
+    refusal: str | None = None
+    caveat: str | None = None
+
+    @property
+    def verdict(self) -> str:
+        """What to make of it: only a gain beyond the model's error is worth it."""
+        if self.refusal is not None:
+            return f"not predictable because {self.refusal}"
+        if self.low_ns is None or self.high_ns is None or self.current_ns is None:
+            return "within model error"
+        if self.high_ns < self.current_ns:
+            return "worth it"
+        return "costs more" if self.low_ns > self.current_ns else "within model error"
+
+
+@dataclass(frozen=True)
+class RegimeModel:
+    """All that predictions of one regime go by: its pairs, and the runs without a TEE."""
+
+    regime: str
+    pairs: tuple[ForecastPair, ...]
+    off_runs: tuple[ForecastRun, ...]
+
+    @cached_property
+    def _fits(self) -> dict[tuple[str, int], tuple[float | None, Spread | None]]:
+        return {}
+
+    def of_machine(self, run: ForecastRun) -> list[ForecastPair]:
+        """The pairs of the run's own machine."""
+        return [pair for pair in self.pairs if pair.candidate.machine == run.machine]
+
+    def find_cost(self, run: ForecastRun, chains: int) -> tuple[float, Spread | None]:
+        """Nanoseconds to seal and open a byte on the run's machine, and how far predictions by that were off."""
+        key = (run.machine, chains)
+        if key not in self._fits:
+            pairs = self.of_machine(run)
+            one, spread = fit_cost(pairs), find_regime_spread(pairs)
+            # Few models were recorded with several chains: errors are taken to be those of one chain.
+            factor = 1.0 if chains == 1 else average_factor(find_chain_factors(pairs, chains))
+            self._fits[key] = (one.ns_per_byte * factor if one and factor else None), spread
+        cost, spread = self._fits[key]
+        if cost is None:
+            known = sorted({pair.candidate.chains for pair in self.of_machine(run) if pair.traced})
+            told = f"there are pairs with {', '.join(map(str, known))}" if known else "there is none"
+            raise Refusal(f"the lake has no traced pair of {self.regime} with chains={chains} on this machine; {told}")
+        return cost, spread
+
+    def find_pair(self, run_id: str) -> ForecastPair | None:
+        """The pair of a run of the regime."""
+        return next((pair for pair in self.pairs if pair.candidate.run_id == run_id), None)
+
+
+def name_change(change: Mapping[str, str]) -> str:
+    """A change as text: its settings in the order of their names."""
+    return " ".join(f"{name}={value}" for name, value in sorted(change.items()))
+
+
+def predict_change(run: ForecastRun, model: RegimeModel, change: Mapping[str, str]) -> Outcome:
+    """The step of a run after a change, by the method that has something to go by; else the reason why not."""
+    named = name_change(change)
+    try:
+        if not run.step_ns:
+            raise Refusal("nothing timed a step of this run")
+        if run.world_size == 1:
+            return _predict_one_gpu(run, model, change, named)
+        return _replay_change(run, model, change, named)
+    except Refusal as refused:
+        return Outcome(named, current_ns=run.step_ns, refusal=str(refused))
+
+
+# -- one GPU --------------------------------------------------------------------------------------------------------
+
+
+def _predict_one_gpu(run: ForecastRun, model: RegimeModel, change: Mapping[str, str], named: str) -> Outcome:
+    """A job on one GPU under another regime; no other change to it has been recorded in pairs."""
+    others = sorted(set(change) - {"regime"})
+    if others:
+        raise Refusal(f"the lake has no pair on one GPU that differs in {', '.join(others)}")
+    if run.regime != OFF:
+        raise Refusal(f"it is a run under {run.regime} already: ask what a run without a TEE would take")
+    pairs = model.of_machine(run)
+    found = predict_run(run, run.step_ns or 0.0, pairs, model.off_runs)
+    if found is None or found.step_ns is None:
+        raise Refusal(found.refusal if found and found.refusal else "it does not say its batch size")
+    spread = find_one_gpu_spread(pairs, model.off_runs)
+    low, high = spread.widen(found.step_ns, run.step_ns or found.step_ns) if spread else (None, None)
+    return Outcome(
+        named,
+        "plateau",
+        run.step_ns,
+        found.step_ns,
+        low,
+        high,
+        spread.level if spread else None,
+        found.dominant_term,
+        found.is_extrapolated,
+        caveat=None if spread else "errors on fewer than two other models make no interval",
+    )
+
+
+# -- distributed runs: replay ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A traced baseline, the step that its replays are anchored on, and what is known of the run now."""
+
+    steps: Sequence[TracedStep]
+    plain_ns: float
+    current_ns: float
+    chains: int | None
+    cap_mib: float | None
+    own_cost: float | None = None
+
+
+def _replay_change(run: ForecastRun, model: RegimeModel, change: Mapping[str, str], named: str) -> Outcome:
+    refuse_unpredictable(run, change)
+    case = _find_case(run, model)
+    target = change.get("regime", run.regime)
+    chains = None if target == OFF else int(change.get("chains", case.chains or 1))
+    spread, costs = None, dict[int, float]()
+    for count in sorted({count for count in (chains, case.chains) if count is not None}):
+        costs[count], spread = model.find_cost(run, count)
+    if case.own_cost is not None and case.chains is not None:
+        # What sealing cost this very run: what is known of others then says only how a change scales it.
+        scale = case.own_cost / costs[case.chains]
+        costs = {count: cost * scale for count, cost in costs.items()}
+    plain_ns = _scale_batch(run, model, change, case.plain_ns)
+    before = _mean(case.steps, case.plain_ns, lambda step, scale: replay(step, scale, _seal(costs, case.chains)))
+    cap = float(change["bucket_cap_mib"]) if "bucket_cap_mib" in change else None
+    if cap is not None and case.cap_mib is None:
+        raise Refusal("the run does not say its bucket cap")
+    micro = int(change.get("accumulate", 1))
+
+    def rerun(step: TracedStep, scale: float) -> float:
+        changed = step if cap is None else rebucket(step, cap, case.cap_mib or cap)
+        alone = replay_alone(step, scale)
+        return ((micro - 1) * alone + replay(changed, scale, _seal(costs, chains))) / micro
+
+    after = _mean(case.steps, plain_ns, rerun)
+    predicted = case.current_ns * after / before
+    parts = _split_time(case, plain_ns, costs, chains, micro)
+    burden = run.burden or 1.0
+    low, high = spread.widen(predicted, case.plain_ns) if spread else (None, None)
+    if low is not None and high is not None and burden > _WIDE_BURDEN:
+        low, high = low / burden, high * burden
+    caveats = (
+        [f"recording slowed the traced steps {burden:.2f} times, so the interval is wider"]
+        if burden > _WIDE_BURDEN
+        else []
+    )
+    caveats += [] if spread else ["errors on fewer than two other models make no interval"]
+    return Outcome(
+        named,
+        "bucket_replay",
+        case.current_ns,
+        predicted,
+        low,
+        high,
+        spread.level if spread else None,
+        max(parts, key=lambda name: parts[name]),
+        _is_outside(run, model, cap),
+        caveat="; ".join(caveats) or None,
+    )
+
+
+def refuse_unpredictable(run: ForecastRun, change: Mapping[str, str]) -> None:
+    """Refuse what no recording of ours supports."""
+    for name in ("pipelined", "direct"):
+        if name in change:
+            raise Refusal(f"recordings differ even in whether {name} helps")
+    if run.variant is not None:
+        raise Refusal(f"the run is {run.variant}, and recordings differ in what that does")
+    if "world_size" in change:
+        raise Refusal("no recording in the lake shows how a step changes with the number of GPUs")
+    for name in ("pinned", "cuda_graphs"):
+        if name in change:
+            raise Refusal(f"the lake has no pair of this machine that differs in {name}")
+    if (run.burden or 1.0) > _MOST_BURDEN:
+        raise Refusal(f"recording slowed its steps {run.burden:.2f} times: the trace says too little of a bare step")
+
+
+def _find_case(run: ForecastRun, model: RegimeModel) -> _Case:
+    """What is replayed: the run itself where it is plain, else its baseline, whose ready times nothing hides."""
+    if run.regime == OFF:
+        if not run.steps:
+            raise Refusal("no trace of it shows when its gradients were ready")
+        return _Case(run.steps, run.step_ns or 0.0, run.step_ns or 0.0, None, run.number("bucket_cap_mib"))
+    pair = model.find_pair(run.run_id)
+    if pair is None or not pair.traced:
+        raise Refusal("no traced baseline of it is in the lake, and sealing hides when gradients were ready")
+    return _Case(
+        pair.traced[0],
+        pair.baseline_ns,
+        pair.candidate_ns,
+        run.chains,
+        pair.baseline.number("bucket_cap_mib"),
+        solve_cost(pair),
+    )
+
+
+def _seal(costs: Mapping[int, float], chains: int | None) -> Callable[..., float] | None:
+    return None if chains is None else seal_ring(costs[chains])
+
+
+def _mean(steps: Sequence[TracedStep], step_ns: float, run: Callable[[TracedStep, float], float]) -> float:
+    return sum(run(step, fit_scale(step, step_ns)) for step in steps) / len(steps)
+
+
+def _scale_batch(run: ForecastRun, model: RegimeModel, change: Mapping[str, str], plain_ns: float) -> float:
+    """The plain step at another batch size: on the line through the nearest two that the lake has."""
+    if "batch_size" not in change:
+        return plain_ns
+    wanted, same = float(change["batch_size"]), ("model", "dtype", "world_size", "bucket_cap_mib", "sequence_length")
+    known = sorted(
+        {
+            (size, other.step_ns)
+            for other in model.off_runs
+            if other.machine == run.machine
+            and all(other.fields.get(name) == run.fields.get(name) for name in same)
+            and (size := other.number("batch_size"))
+            and other.step_ns
+        },
+        key=lambda point: (abs(point[0] - wanted), point),
+    )
+    first = known[0] if known else None
+    second = next((point for point in known if first and point[0] != first[0]), None)
+    if first is None or second is None:
+        raise Refusal("the lake has no two batch sizes of this model without a TEE on this machine")
+    slope = (second[1] - first[1]) / (second[0] - first[0])
+    return first[1] + slope * (wanted - first[0])
+
+
+def _split_time(
+    case: _Case, plain_ns: float, costs: Mapping[int, float], chains: int | None, micro: int
+) -> dict[str, float]:
+    """What the step would go to: compute, and what of plain communication and of sealing compute does not hide."""
+    alone = _mean(case.steps, plain_ns, replay_alone)
+    plain = _mean(case.steps, plain_ns, replay)
+    sealed = _mean(case.steps, plain_ns, lambda step, scale: replay(step, scale, _seal(costs, chains)))
+    return {"compute": alone, "communication": (plain - alone) / micro, "sealing": (sealed - plain) / micro}
+
+
+def _is_outside(run: ForecastRun, model: RegimeModel, cap: float | None) -> bool:
+    """Whether the run, or what it would become, lies outside of what the model was fitted on."""
+    pairs = [pair for pair in model.of_machine(run) if pair.traced]
+    sizes = [bucket.buffer_bytes for pair in pairs for steps in pair.traced for bucket in steps[-1].buckets]
+    largest = max((b.buffer_bytes for step in run.steps[-1:] for b in step.buckets), default=0)
+    caps = [value for pair in pairs if (value := pair.candidate.number("bucket_cap_mib"))]
+    is_new_world = run.world_size not in {pair.candidate.world_size for pair in pairs}
+    is_new_cap = cap is not None and bool(caps) and not min(caps) <= cap <= max(caps)
+    return is_new_world or is_new_cap or (bool(sizes) and largest > max(sizes))

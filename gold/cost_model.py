@@ -1,0 +1,160 @@
+"""One row per machine, term and number of chains: what an operation under a regime costs, and how far that holds."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from gold.ring_costs import fit_cost, leave_out, select_replayed
+from lake.tables import Scope, Table, float64, int64, text
+from silver.steps import EVIDENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gold.forecast_runs import ForecastPair
+    from gold.ring_costs import RingCost
+    from gold.single_gpu_model import PlateauModel
+
+TERMS = ("seal_and_open", "host_copy", "host_stretch", "fixed_host", "launch_added", "gpu_stretch", "loader_stretch")
+SOURCES = ("lake", "published")
+
+TABLE = Table(
+    tier="gold",
+    name="cost_model",
+    grain="One row per regime, machine, term and number of chains: fitted on the pairs of that regime in the lake.",
+    key=("machine", "term", "chains_count"),
+    inputs=("silver.runs", "silver.throughput", "gold.step_times", "gold.exposure"),
+    scope=Scope.REGIME,
+    partition_by=("regime",),
+    columns=(
+        text("regime", "Regime of the pairs."),
+        text("machine", "Hardware and software that the runs share, as `field=value` parts."),
+        text(
+            "term",
+            "seal_and_open: a byte of a message, sealed by one rank and opened by the next; host_copy: a byte that the "
+            "plain ring copies where the sealed one seals or opens it. For one GPU: host_stretch, gpu_stretch and "
+            "loader_stretch multiply a part of the step (host_stretch is what is added), fixed_host is the host time "
+            "that does not stretch, launch_added the time that one launch gains.",
+            one_of=TERMS,
+        ),
+        int64("chains_count", "Threads that seal one message together; 1 where that means nothing.", minimum=1),
+        float64("alpha_ns", "Time of one operation whatever its size.", nullable=True),
+        float64("bytes_per_second", "Rate beyond that.", nullable=True, minimum=0),
+        float64("bytes_per_second_low", "Lowest rate of a fit without one of the models.", nullable=True, minimum=0),
+        float64("bytes_per_second_high", "Highest one.", nullable=True, minimum=0),
+        float64("factor", "What a part of the step is multiplied with, or grows by.", nullable=True),
+        int64("smallest_bytes", "Smallest message that it was fitted on.", nullable=True, minimum=0),
+        int64("largest_bytes", "Largest one.", nullable=True, minimum=0),
+        int64("pairs_count", "Pairs that it was fitted on.", minimum=0),
+        int64("models_count", "Models of those pairs.", minimum=0),
+        text("held_out_scheme", "What was left out to find the error.", nullable=True),
+        float64("median_error_fraction", "Median error of a step predicted so.", nullable=True, minimum=0),
+        float64("p90_error_fraction", "Error that nine in ten stay below.", nullable=True, minimum=0),
+        text("source", "Whether runs of the lake or publications say so.", one_of=SOURCES),
+        text("evidence", "Where the number comes from.", one_of=EVIDENCE),
+        text("reason", "Why a number is null, as sentences.", nullable=True),
+    ),
+)
+_NS_PER_S = 1e9
+
+
+def measure(regime: str, pairs: Sequence[ForecastPair], plateaus: Sequence[PlateauModel] = ()) -> pa.Table:
+    """Fit each machine by itself: a rate of one says nothing of another."""
+    rows = []
+    for machine in sorted({pair.candidate.machine for pair in pairs}):
+        mine = [pair for pair in pairs if pair.candidate.machine == machine]
+        for chains in sorted({pair.candidate.chains for pair in mine}):
+            cost = fit_cost(mine, chains)
+            if cost is not None:
+                rows.append(_describe_cost(machine, mine, cost))
+        copies = [bucket for pair in select_replayed(mine) for steps in pair.traced for bucket in steps[-1].buckets]
+        if copies:
+            rows.append(_describe_copies(machine, mine, sum(b.sealed_bytes for b in copies), copies))
+    rows += [row for plateau in plateaus for row in _describe_plateau(plateau)]
+    empty = dict.fromkeys(TABLE.column_names)
+    return pa.Table.from_pylist([{**empty, **row, "regime": regime} for row in rows], schema=TABLE.arrow_schema)
+
+
+def find_percentile(values: Iterable[float], fraction: float) -> float | None:
+    """The value at that fraction of the order, on the line between its neighbours."""
+    ordered = sorted(values)
+    return float(np.quantile(ordered, fraction)) if ordered else None
+
+
+def _describe_cost(machine: str, pairs: Sequence[ForecastPair], cost: RingCost) -> dict[str, Any]:
+    held_out = leave_out(pairs, lambda pair: pair.candidate.model, cost.chains)
+    errors = [abs(predicted / pair.candidate_ns - 1) for _, pair, predicted in held_out]
+    without = [
+        fit.ns_per_byte
+        for model in sorted(cost.models)
+        if (fit := fit_cost([pair for pair in cost.pairs if pair.candidate.model != model], cost.chains))
+    ]
+    sizes = [
+        bucket.buffer_bytes // bucket.group_size
+        for pair in cost.pairs
+        for steps in pair.traced
+        for bucket in steps[-1].buckets
+    ]
+    return {
+        "machine": machine,
+        "term": "seal_and_open",
+        "chains_count": cost.chains,
+        "bytes_per_second": _NS_PER_S / cost.ns_per_byte,
+        "bytes_per_second_low": _NS_PER_S / max(without) if without else None,
+        "bytes_per_second_high": _NS_PER_S / min(without) if without else None,
+        "smallest_bytes": min(sizes),
+        "largest_bytes": max(sizes),
+        "pairs_count": len(cost.pairs),
+        "models_count": len(cost.models),
+        "held_out_scheme": "one model left out" if errors else None,
+        "median_error_fraction": median(errors) if errors else None,
+        "p90_error_fraction": find_percentile(errors, 0.9),
+        "source": "lake",
+        "evidence": "modelled",
+        "reason": None if errors else "pairs of one model alone: no error on another model is known",
+    }
+
+
+def _describe_copies(
+    machine: str, pairs: Sequence[ForecastPair], total: float, copies: Sequence[Any]
+) -> dict[str, Any]:
+    copied = sum(bucket.host_copy_ns for bucket in copies)
+    usable = select_replayed(pairs)
+    return {
+        "machine": machine,
+        "term": "host_copy",
+        "chains_count": 1,
+        "bytes_per_second": total / copied * _NS_PER_S if copied else None,
+        "pairs_count": len(usable),
+        "models_count": len({pair.baseline.model for pair in usable}),
+        "source": "lake",
+        "evidence": "measured" if copied else "unobservable",
+        "reason": None if copied else "no span shows a copy in host memory",
+    }
+
+
+def _describe_plateau(plateau: PlateauModel) -> Iterable[dict[str, Any]]:
+    shared = {
+        "machine": plateau.hardware,
+        "chains_count": 1,
+        "pairs_count": len(plateau.batch_sizes),
+        "held_out_scheme": None,
+        "evidence": "modelled",
+    }
+    for term in TERMS[2:]:
+        constant = getattr(plateau, term)
+        is_time = constant.unit == "ns"
+        has_pairs = constant.models_count > 0
+        yield {
+            **shared,
+            "term": term,
+            "alpha_ns": constant.value if is_time else None,
+            "factor": None if is_time else constant.value,
+            "models_count": constant.models_count,
+            "source": "lake" if has_pairs else "published",
+            "reason": None if has_pairs else "no pair depends on it: it is the published value",
+        }

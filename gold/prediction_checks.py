@@ -1,0 +1,213 @@
+"""One row per pair, task and scheme: what was predicted without it, what was measured, and what a guess would say."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from gold.prediction_intervals import Spread, find_spread, score_error
+from gold.ring_costs import (
+    HIDDEN_FRACTION,
+    average_factor,
+    find_chain_factors,
+    find_siblings,
+    guess_constant,
+    guess_nearest,
+    guess_per_byte,
+    leave_out,
+    predict_pair,
+    rebucket_ratio,
+    select_replayed,
+    solve_cost,
+)
+from gold.single_gpu_forecast import leave_out_plateau
+from lake.tables import Scope, Table, boolean, float64, int64, text
+from silver.steps import EVIDENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from gold.forecast_runs import ForecastPair, ForecastRun
+
+TASKS = ("regime", "chains", "bucket_cap", "one_gpu")
+SCHEMES = ("model", "batch_size", "world_size", "bucket_cap_mib", "machine")
+GUESSES = ("constant", "nearest", "per_byte")
+
+TABLE = Table(
+    tier="gold",
+    name="prediction_checks",
+    grain="One row per regime, task, scheme and pair: the step of a run, predicted without what the scheme leaves out.",
+    key=("task", "scheme", "predicted_run_id"),
+    inputs=("silver.runs", "silver.throughput", "gold.step_times", "gold.exposure"),
+    scope=Scope.REGIME,
+    partition_by=("regime",),
+    columns=(
+        text("regime", "Regime of the pairs."),
+        text(
+            "task",
+            "regime: a distributed baseline under the regime; chains: a run with one chain, given several; bucket_cap: "
+            "a run, given another bucket cap; one_gpu: a job on one GPU under the regime.",
+            one_of=TASKS,
+        ),
+        text("scheme", "What the fit left out: all pairs that share this with the predicted one.", one_of=SCHEMES),
+        text("left_out", "Its value: the fold."),
+        text("predicted_run_id", "The run whose step was predicted."),
+        text("known_run_id", "The run that it was predicted from."),
+        int64("predicted_step_ns", "Predicted step.", minimum=0),
+        int64("measured_step_ns", "Step as measured, over all repeats.", minimum=0),
+        int64("known_step_ns", "Step of that run.", minimum=0),
+        float64("error_fraction", "Predicted over measured, less one."),
+        int64("predicted_low_ns", "Lower end of the stated interval.", nullable=True, minimum=0),
+        int64("predicted_high_ns", "Upper end.", nullable=True, minimum=0),
+        float64("interval_level", "Level of that interval.", nullable=True, minimum=0, maximum=1),
+        boolean("is_inside", "Whether the measured step lies in it.", nullable=True),
+        boolean("is_hidden", "Whether the regime added so little that compute hid it."),
+        float64("noise_fraction", "Standard deviation between repeats; null without any.", nullable=True, minimum=0),
+        float64(
+            "constant_error_fraction",
+            "Error of the others' median slowdown; of a change to a run, of no change at all.",
+            nullable=True,
+        ),
+        float64("nearest_error_fraction", "Error of the slowdown of the nearest baseline.", nullable=True),
+        float64("per_byte_error_fraction", "Error of the others' median overhead per byte.", nullable=True),
+        text("evidence", "Where the prediction comes from.", one_of=EVIDENCE),
+        text("reason", "Why a number is null, as sentences.", nullable=True),
+    ),
+)
+
+
+def _name_fold(name: str, pair: ForecastPair) -> str:
+    """What is left out with a pair: the same model at the same batch size, world size or bucket cap."""
+    return f"{pair.candidate.model} {pair.candidate.fields.get(name, '')}"
+
+
+_KEYS: Mapping[str, Callable[[ForecastPair], str]] = {
+    "model": lambda pair: pair.candidate.model,
+    "machine": lambda pair: pair.candidate.machine,
+    **{name: partial(_name_fold, name) for name in ("batch_size", "world_size", "bucket_cap_mib")},
+}
+
+
+def measure(regime: str, pairs: Sequence[ForecastPair], off_runs: Sequence[ForecastRun] = ()) -> pa.Table:
+    """Predict each pair without what a scheme leaves out, and hold the dumbest guesses against the same others."""
+    rows = [*_check_chains(pairs), *_check_caps(pairs)]
+    for scheme, key in _KEYS.items():
+        rows += _check("regime", scheme, key, select_replayed(pairs), leave_out(pairs, key))
+    single = [pair for pair in pairs if pair.candidate.world_size == 1]
+    for scheme in ("model", "batch_size"):
+        key = _KEYS[scheme]
+        rows += _check("one_gpu", scheme, key, single, leave_out_plateau(single, off_runs, key))
+    return pa.Table.from_pylist([{**row, "regime": regime} for row in rows], schema=TABLE.arrow_schema)
+
+
+def _check_chains(pairs: Sequence[ForecastPair]) -> Iterator[dict[str, Any]]:
+    """Each run with several chains, from the same with one and from what chains did to other models."""
+    for one, other in find_siblings(pairs, "ring_chains"):
+        chains, model = other.candidate.chains, other.candidate.model
+        if one.candidate.chains != 1 or one.baseline.run_id != other.baseline.run_id:
+            continue
+        factors = find_chain_factors(pairs, chains)
+        factor = average_factor({name: values for name, values in factors.items() if name != model})
+        cost = solve_cost(one)
+        if factor and cost:
+            predicted = predict_pair(one, cost * factor)
+            yield _describe_change("chains", "model", model, (one, other), predicted)
+
+
+def _check_caps(pairs: Sequence[ForecastPair]) -> Iterator[dict[str, Any]]:
+    """Each run of another bucket cap than its siblings, from the one with the nearest cap."""
+    known: dict[str, tuple[float, str, ForecastPair, ForecastPair]] = {}
+    for one, other in find_siblings(pairs, "bucket_cap_mib"):
+        caps = one.candidate.number("bucket_cap_mib"), other.candidate.number("bucket_cap_mib")
+        if caps[0] and caps[1] and one.candidate.chains == 1:
+            found = (abs(math.log(caps[1] / caps[0])), one.candidate.run_id, one, other)
+            name = other.candidate.run_id
+            known[name] = min(known.get(name, found), found, key=lambda each: each[:2])
+    for _, _, one, other in known.values():
+        cost, cap = solve_cost(one), other.candidate.number("bucket_cap_mib")
+        if cost and cap:
+            predicted = one.candidate_ns * rebucket_ratio(one, cost, cap)
+            yield _describe_change("bucket_cap", "bucket_cap_mib", f"{cap:g}", (one, other), predicted)
+
+
+def _describe_change(
+    task: str, scheme: str, left_out: str, pairs: tuple[ForecastPair, ForecastPair], predicted: float
+) -> dict[str, Any]:
+    one, other = pairs
+    row = _describe(task, scheme, left_out, other, predicted, [], [])
+    return {
+        **row,
+        "known_run_id": one.candidate.run_id,
+        "known_step_ns": round(one.candidate_ns),
+        "is_hidden": False,
+        "constant_error_fraction": one.candidate_ns / other.candidate_ns - 1,
+        "reason": "too few such pairs make no interval",
+    }
+
+
+def find_regime_spread(pairs: Sequence[ForecastPair]) -> Spread | None:
+    """The spread of predictions of a regime: by the errors on models that were left out."""
+    return find_spread(_score(leave_out(pairs, _KEYS["model"])))
+
+
+def _score(held_out: Sequence[tuple[str, ForecastPair, float]]) -> dict[str, list[float]]:
+    scores: dict[str, list[float]] = {}
+    for _, pair, predicted in held_out:
+        score = score_error(predicted, pair.candidate_ns, pair.baseline_ns)
+        scores.setdefault(pair.candidate.model, []).append(score)
+    return scores
+
+
+def _check(
+    task: str,
+    scheme: str,
+    key: Callable[[ForecastPair], str],
+    usable: Sequence[ForecastPair],
+    held_out: Sequence[tuple[str, ForecastPair, float]],
+) -> list[dict[str, Any]]:
+    return [
+        _describe(task, scheme, left_out, pair, predicted, [one for one in usable if key(one) != left_out], held_out)
+        for left_out, pair, predicted in held_out
+    ]
+
+
+def _describe(
+    task: str,
+    scheme: str,
+    left_out: str,
+    pair: ForecastPair,
+    predicted: float,
+    others: Sequence[ForecastPair],
+    held_out: Sequence[tuple[str, ForecastPair, float]],
+) -> dict[str, Any]:
+    # The interval is made of the errors on other models only: as for a model that nobody has seen.
+    spread = find_spread(_score([one for one in held_out if one[1].candidate.model != pair.candidate.model]))
+    low, high = spread.widen(predicted, pair.baseline_ns) if spread else (None, None)
+    guesses: dict[str, float | None] = dict.fromkeys(GUESSES)
+    if others:
+        guesses["constant"], guesses["nearest"] = guess_constant(pair, others), guess_nearest(pair, others)
+        guesses["per_byte"] = guess_per_byte(pair, others)
+    measured = pair.candidate_ns
+    return {
+        "task": task,
+        "scheme": scheme,
+        "left_out": left_out,
+        "predicted_run_id": pair.candidate.run_id,
+        "known_run_id": pair.baseline.run_id,
+        "predicted_step_ns": round(predicted),
+        "measured_step_ns": round(measured),
+        "known_step_ns": round(pair.baseline_ns),
+        "error_fraction": predicted / measured - 1,
+        "predicted_low_ns": round(low) if low is not None else None,
+        "predicted_high_ns": round(high) if high is not None else None,
+        "interval_level": spread.level if spread else None,
+        "is_inside": low <= measured <= high if low is not None and high is not None else None,
+        "is_hidden": pair.slowdown - 1 < HIDDEN_FRACTION,
+        "noise_fraction": pair.noise_fraction,
+        **{f"{name}_error_fraction": guess / measured - 1 if guess else None for name, guess in guesses.items()},
+        "evidence": "modelled",
+        "reason": None if spread else "errors on fewer than two other models make no interval",
+    }

@@ -1,0 +1,170 @@
+"""What sealing a byte costs on the ring, fitted on pairs: the one number that makes replays of baselines come true."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scipy.optimize import brentq, minimize_scalar
+
+from gold.bucket_replay import fit_scale, predict, rebucket, replay, seal_ring
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from gold.forecast_runs import ForecastPair
+
+# Logarithms of nanoseconds per byte: from 50 GB/s to 50 MB/s.
+_BOUNDS = (math.log(0.02), math.log(20.0))
+# What adds less than this to a step is hidden.
+HIDDEN_FRACTION = 0.03
+
+
+@dataclass(frozen=True)
+class RingCost:
+    """Nanoseconds to seal and open one byte of a message, and what that was fitted on."""
+
+    ns_per_byte: float
+    chains: int
+    pairs: tuple[ForecastPair, ...]
+
+    @property
+    def models(self) -> frozenset[str]:
+        """The models that it was fitted on."""
+        return frozenset(pair.candidate.model for pair in self.pairs)
+
+
+def select_replayed(pairs: Iterable[ForecastPair], chains: int = 1) -> list[ForecastPair]:
+    """The pairs that can be replayed: a traced ring without options that no model covers, and so many chains."""
+    return [
+        pair
+        for pair in pairs
+        if pair.traced and pair.candidate.variant is None and pair.candidate.chains == chains and _is_alike(pair)
+    ]
+
+
+def _is_alike(pair: ForecastPair) -> bool:
+    """Whether the sides differ in nothing but the sealing, as far as is told."""
+    names = ("world_size", "bucket_cap_mib", "batch_size", "model")
+    return all(pair.candidate.fields.get(name) == pair.baseline.fields.get(name) for name in names)
+
+
+def predict_pair(pair: ForecastPair, ns_per_byte: float) -> float:
+    """The candidate's step from its baseline's traces and step: the mean over the traced runs."""
+    found = [predict(steps, pair.baseline_ns, seal_ring(ns_per_byte)) for steps in pair.traced]
+    return sum(found) / len(found)
+
+
+def fit_cost(pairs: Sequence[ForecastPair], chains: int = 1) -> RingCost | None:
+    """The cost per byte with the least sum of relative errors, which one odd recording cannot move far."""
+    usable = sorted(select_replayed(pairs, chains), key=lambda pair: pair.candidate.run_id)
+    if not usable:
+        return None
+
+    def miss(logarithm: float) -> float:
+        cost = math.exp(logarithm)
+        return math.fsum(abs(math.log(max(predict_pair(pair, cost), 1.0) / pair.candidate_ns)) for pair in usable)
+
+    found = minimize_scalar(miss, bounds=_BOUNDS, method="bounded", options={"xatol": 1e-4})
+    return RingCost(math.exp(float(found.x)), chains, tuple(usable))
+
+
+def solve_cost(pair: ForecastPair) -> float | None:
+    """The cost per byte at which the replay of a pair comes true; none where sealing is hidden or the pair is odd."""
+    low, high = (math.exp(bound) for bound in _BOUNDS)
+
+    def miss(cost: float) -> float:
+        return predict_pair(pair, cost) - pair.candidate_ns
+
+    return float(brentq(miss, low, high)) if pair.traced and miss(low) < 0 < miss(high) else None
+
+
+def find_siblings(pairs: Iterable[ForecastPair], name: str) -> list[tuple[ForecastPair, ForecastPair]]:
+    """Pairs that differ in one setting and in nothing else that is told: one that is known, one to be predicted."""
+    usable = [pair for pair in pairs if pair.candidate.variant is None and pair.traced]
+    return [
+        (one, other)
+        for one in usable
+        for other in usable
+        if one.candidate.fields.get(name) != other.candidate.fields.get(name)
+        and _drop(one.candidate.fields, name) == _drop(other.candidate.fields, name)
+    ]
+
+
+def _drop(fields: Mapping[str, str], name: str) -> dict[str, str]:
+    return {key: value for key, value in fields.items() if key != name}
+
+
+def find_chain_factors(pairs: Iterable[ForecastPair], chains: int) -> dict[str, list[float]]:
+    """What several chains leave of the cost of one, by model: of pairs with one baseline that differ in that alone."""
+    factors: dict[str, list[float]] = {}
+    for one, other in find_siblings(pairs, "ring_chains"):
+        is_asked = one.candidate.chains == 1 and other.candidate.chains == chains
+        if is_asked and one.baseline.run_id == other.baseline.run_id:
+            costs = solve_cost(one), solve_cost(other)
+            if costs[0] and costs[1]:
+                factors.setdefault(one.candidate.model, []).append(costs[1] / costs[0])
+    return factors
+
+
+def rebucket_ratio(pair: ForecastPair, ns_per_byte: float, cap_mib: float) -> float:
+    """What another bucket cap makes of the candidate's step: its replay with other buckets over that with its own."""
+    own = pair.baseline.number("bucket_cap_mib") or cap_mib
+    added, ratios = seal_ring(ns_per_byte), []
+    for step in pair.traced[0]:
+        scale = fit_scale(step, pair.baseline_ns)
+        ratios.append(replay(rebucket(step, cap_mib, own), scale, added) / replay(step, scale, added))
+    return math.fsum(ratios) / len(ratios)
+
+
+def average_factor(factors: Mapping[str, Sequence[float]]) -> float | None:
+    """The geometric mean over models, each weighing the same."""
+    logs = [math.fsum(map(math.log, values)) / len(values) for values in factors.values() if values]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+
+
+def leave_out(
+    pairs: Sequence[ForecastPair], key: Callable[[ForecastPair], str], chains: int = 1
+) -> list[tuple[str, ForecastPair, float]]:
+    """Each pair predicted with the cost of those that differ from it in `key`: what was left out, pair, prediction."""
+    usable = select_replayed(pairs, chains)
+    found = []
+    for left_out in sorted({key(pair) for pair in usable}):
+        cost = fit_cost([pair for pair in usable if key(pair) != left_out], chains)
+        if cost is not None:
+            found += [
+                (left_out, pair, predict_pair(pair, cost.ns_per_byte)) for pair in usable if key(pair) == left_out
+            ]
+    return found
+
+
+# -- what any prediction must beat ------------------------------------------------------------------------------------
+
+
+def guess_constant(pair: ForecastPair, others: Sequence[ForecastPair]) -> float:
+    """The median slowdown of the others."""
+    ratios = sorted(other.slowdown for other in others)
+    middle = len(ratios) // 2
+    median = ratios[middle] if len(ratios) % 2 else (ratios[middle - 1] + ratios[middle]) / 2
+    return pair.baseline_ns * median
+
+
+def guess_nearest(pair: ForecastPair, others: Sequence[ForecastPair]) -> float:
+    """The slowdown of the pair whose baseline takes the most similar time."""
+    nearest = min(
+        others, key=lambda other: (abs(math.log(other.baseline_ns / pair.baseline_ns)), other.candidate.run_id)
+    )
+    return pair.baseline_ns * nearest.slowdown
+
+
+def guess_per_byte(pair: ForecastPair, others: Sequence[ForecastPair]) -> float | None:
+    """The median overhead per sealed byte of the others; none where bytes are not known."""
+    rates = sorted(
+        (other.candidate_ns - other.baseline_ns) / other.baseline.sealed_bytes
+        for other in others
+        if other.baseline.sealed_bytes > 0
+    )
+    if not rates or not pair.baseline.sealed_bytes:
+        return None
+    return pair.baseline_ns + pair.baseline.sealed_bytes * rates[len(rates) // 2]
