@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from scipy.optimize import brentq
+import scipy
 
 from gold.exposure import AT_ONCE_NS
 
@@ -118,7 +118,7 @@ def fit_scale(step: TracedStep, step_ns: float) -> float:
         return low
     if miss(high) <= 0:
         return high
-    return float(brentq(miss, low, high))
+    return float(scipy.optimize.brentq(miss, low, high))
 
 
 def predict(steps: Sequence[TracedStep], step_ns: float, added: Callable[[Bucket], float]) -> float:

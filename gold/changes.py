@@ -22,6 +22,7 @@ SETTINGS = {
     "regime": "a regime, such as sw_per_hop_aesgcm",
     "chains": "a number of threads that seal one message together",
     "bucket_cap_mib": "a bucket cap in MiB",
+    "sealing_gb_per_second": "a rate in GB/s at which a byte is sealed and opened",
     "accumulate": "a number of micro-batches between two reductions",
     "batch_size": "a batch size per rank",
     "world_size": "a number of ranks",
@@ -96,8 +97,10 @@ class RegimeModel:
         cost, spread = self._fits[key]
         if cost is None:
             known = sorted({pair.candidate.chains for pair in self.of_machine(run) if pair.traced})
-            told = f"there are pairs with {', '.join(map(str, known))}" if known else "there is none"
-            raise Refusal(f"the lake has no traced pair of {self.regime} with chains={chains} on this machine; {told}")
+            if not known:
+                raise Refusal(f"the lake has no traced pair of {self.regime} on the machine of this run")
+            told = ", ".join(map(str, known))
+            raise Refusal(f"no pair shows what chains={chains} does on this machine; known are {told}")
         return cost, spread
 
     def find_pair(self, run_id: str) -> ForecastPair | None:
@@ -120,7 +123,8 @@ def predict_change(run: ForecastRun, model: RegimeModel, change: Mapping[str, st
             return _predict_one_gpu(run, model, change, named)
         return _replay_change(run, model, change, named)
     except Refusal as refused:
-        return Outcome(named, current_ns=run.step_ns, refusal=str(refused))
+        pair = model.find_pair(run.run_id)
+        return Outcome(named, current_ns=pair.candidate_ns if pair else run.step_ns, refusal=str(refused))
 
 
 # -- one GPU --------------------------------------------------------------------------------------------------------
@@ -136,7 +140,8 @@ def _predict_one_gpu(run: ForecastRun, model: RegimeModel, change: Mapping[str, 
     pairs = model.of_machine(run)
     found = predict_run(run, run.step_ns or 0.0, pairs, model.off_runs)
     if found is None or found.step_ns is None:
-        raise Refusal(found.refusal if found and found.refusal else "it does not say its batch size")
+        told = found.refusal if found and found.refusal else "it does not say its batch size"
+        raise Refusal(f"{told[:1].lower()}{told[1:]}".rstrip("."))
     spread = find_one_gpu_spread(pairs, model.off_runs)
     low, high = spread.widen(found.step_ns, run.step_ns or found.step_ns) if spread else (None, None)
     return Outcome(
@@ -180,6 +185,9 @@ def _replay_change(run: ForecastRun, model: RegimeModel, change: Mapping[str, st
         # What sealing cost this very run: what is known of others then says only how a change scales it.
         scale = case.own_cost / costs[case.chains]
         costs = {count: cost * scale for count, cost in costs.items()}
+    sealing = _seal(costs, chains)
+    if "sealing_gb_per_second" in change:
+        sealing = seal_ring(1 / float(change["sealing_gb_per_second"]))
     plain_ns = _scale_batch(run, model, change, case.plain_ns)
     before = _mean(case.steps, case.plain_ns, lambda step, scale: replay(step, scale, _seal(costs, case.chains)))
     cap = float(change["bucket_cap_mib"]) if "bucket_cap_mib" in change else None
@@ -190,13 +198,15 @@ def _replay_change(run: ForecastRun, model: RegimeModel, change: Mapping[str, st
     def rerun(step: TracedStep, scale: float) -> float:
         changed = step if cap is None else rebucket(step, cap, case.cap_mib or cap)
         alone = replay_alone(step, scale)
-        return ((micro - 1) * alone + replay(changed, scale, _seal(costs, chains))) / micro
+        return ((micro - 1) * alone + replay(changed, scale, sealing)) / micro
 
     after = _mean(case.steps, plain_ns, rerun)
     predicted = case.current_ns * after / before
-    parts = _split_time(case, plain_ns, costs, chains, micro)
+    parts = _split_time(case, plain_ns, sealing, micro)
     burden = run.burden or 1.0
-    low, high = spread.widen(predicted, case.plain_ns) if spread else (None, None)
+    # What is certain is the run and its baseline: the further a prediction is from either, the wider its interval.
+    furthest = max(case.plain_ns, case.current_ns, key=lambda known: abs(known - predicted))
+    low, high = spread.widen(predicted, furthest) if spread else (None, None)
     if low is not None and high is not None and burden > _WIDE_BURDEN:
         low, high = low / burden, high * burden
     caveats = (
@@ -205,6 +215,8 @@ def _replay_change(run: ForecastRun, model: RegimeModel, change: Mapping[str, st
         else []
     )
     caveats += [] if spread else ["errors on fewer than two other models make no interval"]
+    if micro > 1 or "batch_size" in change:
+        caveats.append("a step then is of another batch: this says nothing of the time to an accuracy")
     return Outcome(
         named,
         "bucket_replay",
@@ -214,7 +226,7 @@ def _replay_change(run: ForecastRun, model: RegimeModel, change: Mapping[str, st
         high,
         spread.level if spread else None,
         max(parts, key=lambda name: parts[name]),
-        _is_outside(run, model, cap),
+        _is_outside(run, model, cap, chains),
         caveat="; ".join(caveats) or None,
     )
 
@@ -286,22 +298,22 @@ def _scale_batch(run: ForecastRun, model: RegimeModel, change: Mapping[str, str]
     return first[1] + slope * (wanted - first[0])
 
 
-def _split_time(
-    case: _Case, plain_ns: float, costs: Mapping[int, float], chains: int | None, micro: int
-) -> dict[str, float]:
+def _split_time(case: _Case, plain_ns: float, sealing: Callable[..., float] | None, micro: int) -> dict[str, float]:
     """What the step would go to: compute, and what of plain communication and of sealing compute does not hide."""
     alone = _mean(case.steps, plain_ns, replay_alone)
     plain = _mean(case.steps, plain_ns, replay)
-    sealed = _mean(case.steps, plain_ns, lambda step, scale: replay(step, scale, _seal(costs, chains)))
+    sealed = _mean(case.steps, plain_ns, lambda step, scale: replay(step, scale, sealing))
     return {"compute": alone, "communication": (plain - alone) / micro, "sealing": (sealed - plain) / micro}
 
 
-def _is_outside(run: ForecastRun, model: RegimeModel, cap: float | None) -> bool:
+def _is_outside(run: ForecastRun, model: RegimeModel, cap: float | None, chains: int | None) -> bool:
     """Whether the run, or what it would become, lies outside of what the model was fitted on."""
     pairs = [pair for pair in model.of_machine(run) if pair.traced]
     sizes = [bucket.buffer_bytes for pair in pairs for steps in pair.traced for bucket in steps[-1].buckets]
     largest = max((b.buffer_bytes for step in run.steps[-1:] for b in step.buckets), default=0)
     caps = [value for pair in pairs if (value := pair.candidate.number("bucket_cap_mib"))]
-    is_new_world = run.world_size not in {pair.candidate.world_size for pair in pairs}
+    is_new_world = run.world_size not in {
+        pair.candidate.world_size for pair in pairs if chains in {None, pair.candidate.chains}
+    }
     is_new_cap = cap is not None and bool(caps) and not min(caps) <= cap <= max(caps)
     return is_new_world or is_new_cap or (bool(sizes) and largest > max(sizes))

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from gold.ring_costs import fit_cost, leave_out, select_replayed
+from gold.single_gpu_model import OTHER_MODELS_MIN
 from lake.tables import Scope, Table, float64, int64, text
 from silver.steps import EVIDENCE
 
@@ -42,11 +43,11 @@ TABLE = Table(
             one_of=TERMS,
         ),
         int64("chains_count", "Threads that seal one message together; 1 where that means nothing.", minimum=1),
-        float64("alpha_ns", "Time of one operation whatever its size.", nullable=True),
+        int64("alpha_ns", "Time of one operation whatever its size.", nullable=True, minimum=0),
         float64("bytes_per_second", "Rate beyond that.", nullable=True, minimum=0),
-        float64("bytes_per_second_low", "Lowest rate of a fit without one of the models.", nullable=True, minimum=0),
-        float64("bytes_per_second_high", "Highest one.", nullable=True, minimum=0),
-        float64("factor", "What a part of the step is multiplied with, or grows by.", nullable=True),
+        float64("low_bytes_per_second", "Lowest rate of a fit without one of the models.", nullable=True, minimum=0),
+        float64("high_bytes_per_second", "Highest one.", nullable=True, minimum=0),
+        float64("stretch_ratio", "What a part of the step is multiplied with, or grows by.", nullable=True),
         int64("smallest_bytes", "Smallest message that it was fitted on.", nullable=True, minimum=0),
         int64("largest_bytes", "Largest one.", nullable=True, minimum=0),
         int64("pairs_count", "Pairs that it was fitted on.", minimum=0),
@@ -74,7 +75,9 @@ def measure(regime: str, pairs: Sequence[ForecastPair], plateaus: Sequence[Plate
         copies = [bucket for pair in select_replayed(mine) for steps in pair.traced for bucket in steps[-1].buckets]
         if copies:
             rows.append(_describe_copies(machine, mine, sum(b.sealed_bytes for b in copies), copies))
-    rows += [row for plateau in plateaus for row in _describe_plateau(plateau)]
+    # Constants of one GPU say something only where several models support them.
+    supported = [plateau for plateau in plateaus if len(plateau.models) >= OTHER_MODELS_MIN]
+    rows += [row for plateau in supported for row in _describe_plateau(plateau)]
     empty = dict.fromkeys(TABLE.column_names)
     return pa.Table.from_pylist([{**empty, **row, "regime": regime} for row in rows], schema=TABLE.arrow_schema)
 
@@ -104,8 +107,8 @@ def _describe_cost(machine: str, pairs: Sequence[ForecastPair], cost: RingCost) 
         "term": "seal_and_open",
         "chains_count": cost.chains,
         "bytes_per_second": _NS_PER_S / cost.ns_per_byte,
-        "bytes_per_second_low": _NS_PER_S / max(without) if without else None,
-        "bytes_per_second_high": _NS_PER_S / min(without) if without else None,
+        "low_bytes_per_second": _NS_PER_S / max(without) if without else None,
+        "high_bytes_per_second": _NS_PER_S / min(without) if without else None,
         "smallest_bytes": min(sizes),
         "largest_bytes": max(sizes),
         "pairs_count": len(cost.pairs),
@@ -152,8 +155,8 @@ def _describe_plateau(plateau: PlateauModel) -> Iterable[dict[str, Any]]:
         yield {
             **shared,
             "term": term,
-            "alpha_ns": constant.value if is_time else None,
-            "factor": None if is_time else constant.value,
+            "alpha_ns": round(constant.value) if is_time else None,
+            "stretch_ratio": None if is_time else constant.value,
             "models_count": constant.models_count,
             "source": "lake" if has_pairs else "published",
             "reason": None if has_pairs else "no pair depends on it: it is the published value",

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scipy.optimize import brentq, minimize_scalar
+import scipy
 
 from gold.bucket_replay import fit_scale, predict, rebucket, replay, seal_ring
 
@@ -66,7 +66,7 @@ def fit_cost(pairs: Sequence[ForecastPair], chains: int = 1) -> RingCost | None:
         cost = math.exp(logarithm)
         return math.fsum(abs(math.log(max(predict_pair(pair, cost), 1.0) / pair.candidate_ns)) for pair in usable)
 
-    found = minimize_scalar(miss, bounds=_BOUNDS, method="bounded", options={"xatol": 1e-4})
+    found = scipy.optimize.minimize_scalar(miss, bounds=_BOUNDS, method="bounded", options={"xatol": 1e-4})
     return RingCost(math.exp(float(found.x)), chains, tuple(usable))
 
 
@@ -77,7 +77,7 @@ def solve_cost(pair: ForecastPair) -> float | None:
     def miss(cost: float) -> float:
         return predict_pair(pair, cost) - pair.candidate_ns
 
-    return float(brentq(miss, low, high)) if pair.traced and miss(low) < 0 < miss(high) else None
+    return float(scipy.optimize.brentq(miss, low, high)) if pair.traced and miss(low) < 0 < miss(high) else None
 
 
 def find_siblings(pairs: Iterable[ForecastPair], name: str) -> list[tuple[ForecastPair, ForecastPair]]:

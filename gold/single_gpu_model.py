@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import least_squares
+import scipy
 
 from gold.single_gpu_parts import (
     EAGER_KERNEL_NS,
@@ -170,7 +170,7 @@ def fit_plateau(
 
     if not splits:
         return build(start)
-    return build(least_squares(find_residuals, start, bounds=(lowest, highest), loss="soft_l1").x)
+    return build(scipy.optimize.least_squares(find_residuals, start, bounds=(lowest, highest), loss="soft_l1").x)
 
 
 def _find_refusal(model: PlateauModel, run: SingleGpuRun) -> str | None:

@@ -22,6 +22,7 @@ ASKED: tuple[dict[str, str], ...] = (
     *({"chains": count} for count in ("2", "4")),
     *({"bucket_cap_mib": cap} for cap in ("5", "25", "100")),
     *({"accumulate": count} for count in ("2", "4")),
+    *({"sealing_gb_per_second": rate} for rate in ("2", "5", "10", "20", "50")),
     {"pipelined": "true"},
     {"direct": "true"},
 )
@@ -73,10 +74,13 @@ def _list_questions(model: RegimeModel) -> Iterator[tuple[ForecastRun, Mapping[s
         if run.machine in machines and (run.steps or run.world_size == 1):
             yield run, {"regime": model.regime}
     for pair in sorted(model.pairs, key=lambda one: one.candidate.run_id):
-        if pair.candidate.world_size > 1:
-            for change in ASKED:
-                if not _is_so_already(pair.candidate, change):
-                    yield pair.candidate, change
+        for change in list_asked(pair.candidate):
+            yield pair.candidate, change
+
+
+def list_asked(run: ForecastRun) -> list[dict[str, str]]:
+    """The usual changes to a run of a regime, but for what it does already."""
+    return [dict(change) for change in ASKED if run.world_size > 1 and not _is_so_already(run, change)]
 
 
 def _is_so_already(run: ForecastRun, change: Mapping[str, str]) -> bool:

@@ -12,6 +12,7 @@ from gold import (
     operation_costs,
     operation_overhead,
     overhead_breakdown,
+    prediction_checks,
     published,
     scaling,
     sealing_coverage,
@@ -20,8 +21,9 @@ from gold import (
     throughput_overhead,
     time_breakdown,
     trace_summary,
+    what_if,
 )
-from report import claims, literature, operations, ranges, rankings, slopes, stacked, waterfall
+from report import claims, forecasts, literature, operations, ranges, rankings, slopes, stacked, waterfall
 from report.colours import MUTED
 from report.drawing import specification, svg
 from report.figure import Figure, Row
@@ -40,6 +42,7 @@ FIGURES: dict[str, Callable[[Sequence[Row]], Figure]] = {
     launches.TABLE.full_name: operations.launches,
     operation_costs.TABLE.full_name: operations.operation_costs,
     operation_overhead.TABLE.full_name: operations.operation_overhead,
+    prediction_checks.TABLE.full_name: forecasts.prediction_checks,
     published.TABLE.full_name: literature.published,
     scaling.TABLE.full_name: slopes.scaling,
     sealing_coverage.TABLE.full_name: stacked.sealing_coverage,
@@ -49,6 +52,7 @@ FIGURES: dict[str, Callable[[Sequence[Row]], Figure]] = {
     time_breakdown.TABLE.full_name: stacked.time_breakdown,
     overhead_breakdown.TABLE.full_name: waterfall.overhead_breakdown,
     trace_summary.TABLE.full_name: stacked.trace_summary,
+    what_if.TABLE.full_name: forecasts.what_if,
 }
 
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from report import literature
+from report import forecasts, literature
 from report.markup import Markup, element, table
 from report.pictures import FIGURES
 from report.sentences import describe_other_source, dominant, headline, is_concluded, lead, tell_verdict
@@ -65,6 +65,7 @@ def sections(tables: Tables, versions: Mapping[str, str]) -> list[Section]:
             figures=_figures(tables, "step_overhead", "throughput_overhead", "energy_overhead", "scaling"),
         ),
         Section("overhead", "Where it is paid", figures=_figures(tables, "overhead_breakdown")),
+        _cheaper(tables),
         Section("time", "Where the time of each rank goes", figures=_figures(tables, "time_breakdown")),
         Section(
             "overlap",
@@ -140,6 +141,15 @@ def _claim(row: Row) -> str:
     """What was switched on while it was recorded: a regime in software is no confidential computing."""
     mode = row["found_cc_mode"] or row["cc_mode"]
     return f"{row['verdict']}; confidential computing of the GPU: {mode or 'not known'}"
+
+
+def _cheaper(tables: Tables) -> Section:
+    """What changes would save, how far such predictions were off, and where sealing becomes free."""
+    rows = tables["gold.what_if"]
+    rates = forecasts.sealing_rates(rows)
+    drawn = (*_figures(tables, "what_if", "prediction_checks"), *((("sealing_rates", rates),) if rates.rows else ()))
+    lead = "Modelled from pairs in the lake, never measured; what cannot be predicted says why."
+    return Section("cheaper", "What would make it cheaper", lead if drawn else "", figures=drawn)
 
 
 def _sealing(tables: Tables) -> Section:
@@ -220,7 +230,7 @@ def _unobserved(tables: Tables) -> Section:
     for name, rows in tables.items():
         for row in rows if name.startswith("gold.") else ():
             if row.get("reason") and row.get("evidence"):
-                found[row["evidence"], name, row["reason"]].add(row.get("tee_run_id") or row["run_id"])
+                found[row["evidence"], name, row["reason"]].add(_name_subject(row))
     if not found:
         return Section("availability", "What could not be observed", "Every number could be observed.")
     order = sorted(found.items(), key=lambda one: (one[0][0] != "unobservable", one[0]))
@@ -236,6 +246,12 @@ def _unobserved(tables: Tables) -> Section:
         "A number that is missing, or weaker than it might be, has its reason here.",
         (table("Reasons, by table", columns, lines[:_MOST_LINES]), *_list_omitted(len(lines))),
     )
+
+
+def _name_subject(row: Row) -> str:
+    """What a row is of: a run where it names one, else a regime."""
+    names = ("tee_run_id", "predicted_run_id", "run_id", "regime")
+    return next(str(row[name]) for name in names if row.get(name))
 
 
 def _published(tables: Tables) -> Section:

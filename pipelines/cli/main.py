@@ -12,6 +12,7 @@ import click
 from lake.errors import LakeError
 from pipelines.cli import session
 from pipelines.cli.failures import FAILED, INTERRUPTED, require_resources, tell_failure
+from pipelines.cli.forecast_commands import validate, what_if
 from pipelines.cli.key_commands import keys
 from pipelines.cli.verify_command import verify
 
@@ -77,6 +78,8 @@ def main(ctx: click.Context, lake: str | None, landing: str | None, keyring: str
 
 main.add_command(keys)
 main.add_command(verify)
+main.add_command(what_if)
+main.add_command(validate)
 
 
 @main.command()

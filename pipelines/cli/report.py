@@ -96,8 +96,13 @@ def _rows(lake: Lake, table: Table, columns: Sequence[str], run_ids: Sequence[st
     kept = [name for name in columns if name not in sealed]
     if table.partition_key != "run_id":  # a family of runs, or what others have published
         rows = lake.scan(table).sort(table.row_key).select(kept).collect().to_dicts()
-        return [row for row in rows if run_ids is None or row.get("tee_run_id", run_ids[0]) in run_ids]
+        return [row for row in rows if run_ids is None or _find_run(row, run_ids[0]) in run_ids]
     return lake.scan(table, run_ids).sort(table.row_key).select(kept).collect().to_dicts()
+
+
+def _find_run(row: Row, otherwise: str) -> str:
+    """The run that a row across runs is of; what is of none is shown with any."""
+    return str(next((row[name] for name in ("tee_run_id", "predicted_run_id", "run_id") if row.get(name)), otherwise))
 
 
 def _versions() -> dict[str, str]:

@@ -28,6 +28,7 @@ UNITS = {
     "bits": {Kind.INT64},
     "error": {Kind.FLOAT64},  # of a logarithm: as a fraction
     "value": {Kind.FLOAT64, Kind.TEXT},  # of a test, such as p_value: a probability; else as the source wrote it
+    "level": {Kind.FLOAT64, Kind.TEXT},  # of an interval: a probability; else the size of what was refused
     "second": {Kind.FLOAT64},  # of a rate: samples_per_second
     "sha256": {Kind.TEXT},
     "id": {Kind.TEXT, *WHOLE},
