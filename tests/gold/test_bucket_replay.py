@@ -13,6 +13,7 @@ from gold.bucket_replay import (
     read_steps,
     rebucket,
     replay,
+    replay_alone,
     seal_ring,
 )
 from tests.support.forecast_pairs import MS, make_rows, make_step
@@ -41,6 +42,11 @@ def test_a_step_to_which_nothing_is_added_is_itself(step: TracedStep) -> None:
 def test_what_costs_more_takes_no_less(step: TracedStep, scale: float, one: float, other: float) -> None:
     low, high = sorted((one, other))
     assert replay(step, scale, seal_ring(low)) <= replay(step, scale, seal_ring(high))
+
+
+@given(steps, scales)
+def test_a_step_that_reduces_nothing_takes_no_longer(step: TracedStep, scale: float) -> None:
+    assert replay_alone(step, scale) <= replay(step, scale) + 1
 
 
 @given(steps, st.floats(0, 10))
