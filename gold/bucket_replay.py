@@ -30,7 +30,9 @@ _FORWARD_FRACTION = 1 / 3
 # What a reduction takes beside its bytes: 13 buckets of the same gradients instead of 5 took so much longer.
 _BUCKET_NS = 150_000
 # The profiler slows the host; no recording of ours was stretched or shrunk by more.
-_SCALES = (0.2, 3.0)
+PROFILER_SCALES = (0.2, 3.0)
+# Another batch size may make any number of times the compute.
+ANY_SCALE = (0.0, 10_000.0)
 
 
 @dataclass(frozen=True)
@@ -116,13 +118,13 @@ def _follow_chain(
     return begin, end
 
 
-def fit_scale(step: TracedStep, step_ns: float) -> float:
+def fit_scale(step: TracedStep, step_ns: float, bounds: tuple[float, float] = PROFILER_SCALES) -> float:
     """What the time of compute must be multiplied with so that the replay takes as long as a step without profiler."""
 
     def miss(scale: float) -> float:
         return replay(step, scale) - step_ns
 
-    low, high = _SCALES
+    low, high = bounds
     if miss(low) >= 0:
         return low
     if miss(high) <= 0:

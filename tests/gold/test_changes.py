@@ -190,6 +190,14 @@ def test_a_change_is_named_by_its_settings_in_their_order() -> None:
     )
 
 
+@pytest.mark.parametrize(("batch", "plain_ms"), [("48", 150), ("96", 250), ("16", 50)])
+def test_a_batch_size_lies_on_the_line_through_the_nearest_two(batch: str, plain_ms: float) -> None:
+    sizes = ((32, 100), (64, 200), (128, 300))
+    known = tuple(make_run(f"b{size}", OFF, ms, model="new", batch_size=size) for size, ms in sizes)
+    found = ask(PLAIN, make_model(off_runs=known), batch_size=batch)
+    assert found.predicted_ns == pytest.approx(plain_ms * MS)
+
+
 def test_the_dominant_term_is_what_the_step_mostly_is() -> None:
     hidden = make_run("x", steps=(make_step((90, 1, 1), tail_ms=20),))
     assert ask(hidden, regime=SEALED).dominant_term == "compute"
