@@ -7,7 +7,17 @@ import pytest
 
 from gold.changes import OFF, Outcome, RegimeModel, name_change, predict_change
 from gold.ring_costs import predict_pair
-from tests.support.forecast_pairs import MODELS, MS, SEALED, make_pair, make_pairs, make_run, make_step, time_candidate
+from tests.support.forecast_pairs import (
+    MODELS,
+    MS,
+    SEALED,
+    make_pair,
+    make_pairs,
+    make_run,
+    make_step,
+    plant_chains,
+    time_candidate,
+)
 
 if TYPE_CHECKING:
     from gold.forecast_runs import ForecastPair, ForecastRun
@@ -34,15 +44,6 @@ def refused(run: ForecastRun, model: RegimeModel | None = None, **change: str) -
 
 PLAIN = make_run("new-plain", steps=(make_step(*MODELS["ringy"]),), model="new")
 RINGY = make_pair("ringy", COST).candidate
-
-
-def plant_chains(*models: str, factor: float = 0.6) -> list[ForecastPair]:
-    """Pairs with one chain and with two, which leave so much of the cost."""
-    pairs = []
-    for model in models:
-        one, two = make_pair(model, COST), make_pair(model, COST * factor, f"{model}-two", ring_chains="2")
-        pairs += [one, replace(two, baseline=one.baseline)]
-    return pairs
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +12,14 @@ from gold.changes import OFF
 from gold.exposure import TABLE
 from gold.forecast_runs import ForecastPair, ForecastRun
 from gold.ring_costs import predict_pair
+from lake.contract import require_declared
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from lake.tables import Table
 
     Rows = list[dict[str, Any]]
 
@@ -90,3 +97,45 @@ def time_candidate(pair: ForecastPair, candidate_ns: float) -> ForecastPair:
 def make_pairs(ns_per_byte: float = 0.5) -> list[ForecastPair]:
     """A pair of each model, all at one cost."""
     return [make_pair(model, ns_per_byte) for model in MODELS]
+
+
+def plant_chains(*models: str, ns_per_byte: float = 0.5, factor: float = 0.6) -> list[ForecastPair]:
+    """Pairs with one chain and with two, which leave so much of the cost; both of a model share their baseline."""
+    pairs = []
+    for model in models:
+        one = make_pair(model, ns_per_byte)
+        two = make_pair(model, ns_per_byte * factor, f"{model}-two", ring_chains="2")
+        pairs += [one, replace(two, baseline=one.baseline)]
+    return pairs
+
+
+def make_single_pairs(regime: str = "hopper_spt_cc", slowdown: float = 1.2) -> list[ForecastPair]:
+    """Jobs on one GPU, of three models at three batch sizes each."""
+    pairs = []
+    for model, host_ms in {"small": 8, "middle": 15, "deep": 30}.items():
+        for batch, more in {16: 1.0, 64: 1.1, 256: 3.0}.items():
+            told = {"model": model, "world_size": 1, "batch_size": batch, "bucket_cap_mib": None}
+            plain, sealed = (
+                make_run(f"{model}-{batch}-{name}", name, host_ms * more * times, **told)
+                for name, times in ((OFF, 1.0), (regime, slowdown))
+            )
+            pairs.append(ForecastPair(sealed, plain, sealed.step_ns or 0.0, plain.step_ns or 0.0, ()))
+    return pairs
+
+
+def shuffle(pairs: Iterable[ForecastPair]) -> list[ForecastPair]:
+    """The same pairs in another order."""
+    found = list(pairs)
+    random.Random(7).shuffle(found)
+    return found
+
+
+def list_rows(table: Table, rows: pa.Table, regime: str = SEALED) -> Rows:
+    """Rows in the order of their key, held to the declaration: schema, ranges, nulls, and no key twice."""
+    checked = require_declared(table, rows, regime)
+    for column in table.columns:
+        assert column.nullable or not checked.column(column.name).null_count, f"{column.name} is null"
+    found = sorted(checked.to_pylist(), key=lambda row: [row[name] for name in table.key])
+    keys = [tuple(row[name] for name in table.key) for row in found]
+    assert len(set(keys)) == len(keys), f"{table.full_name} has a key twice"
+    return found
