@@ -30,7 +30,9 @@ _FORWARD_FRACTION = 1 / 3
 # What a reduction takes beside its bytes: 13 buckets of the same gradients instead of 5 took so much longer.
 _BUCKET_NS = 150_000
 # The profiler slows the host; no recording of ours was stretched or shrunk by more.
-_SCALES = (0.2, 3.0)
+PROFILER_SCALES = (0.2, 3.0)
+# Another batch size may make any number of times the compute.
+ANY_SCALE = (0.0, 10_000.0)
 
 
 @dataclass(frozen=True)
@@ -95,25 +97,34 @@ def _read_step(rows: Sequence[Row]) -> TracedStep | None:
 
 def replay(step: TracedStep, scale: float = 1.0, added: Callable[[Bucket], float] | None = None) -> float:
     """How long the step takes where compute takes `scale` times as long and each bucket has something added."""
-    end = 0.0
-    for bucket in step.buckets:
-        begin = bucket.ready_ns * scale if bucket.gap_ns is None else end + bucket.gap_ns
-        end = max(begin, end) + bucket.service_ns + (added(bucket) if added else 0.0)
-    return end + step.tail_ns * scale
+    return _follow_chain(step, scale, added)[1] + step.tail_ns * scale
 
 
 def replay_alone(step: TracedStep, scale: float = 1.0) -> float:
     """How long the step takes where nothing is reduced: until its last gradients are there, and what follows."""
-    return (step.buckets[-1].ready_ns + step.tail_ns) * scale
+    # The ready time of a bucket that queued holds the reductions before it, which compute does not stretch.
+    ready = min(step.buckets[-1].ready_ns * scale, _follow_chain(step, scale)[0])
+    return ready + step.tail_ns * scale
 
 
-def fit_scale(step: TracedStep, step_ns: float) -> float:
+def _follow_chain(
+    step: TracedStep, scale: float, added: Callable[[Bucket], float] | None = None
+) -> tuple[float, float]:
+    """When the last bucket's reduction begins, and when it ends."""
+    begin = end = 0.0
+    for bucket in step.buckets:
+        begin = max(bucket.ready_ns * scale if bucket.gap_ns is None else end + bucket.gap_ns, end)
+        end = begin + bucket.service_ns + (added(bucket) if added else 0.0)
+    return begin, end
+
+
+def fit_scale(step: TracedStep, step_ns: float, bounds: tuple[float, float] = PROFILER_SCALES) -> float:
     """What the time of compute must be multiplied with so that the replay takes as long as a step without profiler."""
 
     def miss(scale: float) -> float:
         return replay(step, scale) - step_ns
 
-    low, high = _SCALES
+    low, high = bounds
     if miss(low) >= 0:
         return low
     if miss(high) <= 0:

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from gold.bucket_replay import TracedStep, fit_scale, rebucket, replay, replay_alone, seal_ring
+from gold.bucket_replay import (
+    ANY_SCALE,
+    PROFILER_SCALES,
+    TracedStep,
+    fit_scale,
+    rebucket,
+    replay,
+    replay_alone,
+    seal_ring,
+)
 from gold.prediction_checks import find_regime_spread
 from gold.ring_costs import average_factor, find_chain_factors, fit_cost, solve_cost
 from gold.single_gpu_forecast import find_one_gpu_spread, predict_run
@@ -189,6 +198,7 @@ def _replay_change(run: ForecastRun, model: RegimeModel, change: Mapping[str, st
     if "sealing_gb_per_second" in change:
         sealing = seal_ring(1 / float(change["sealing_gb_per_second"]))
     plain_ns = _scale_batch(run, model, change, case.plain_ns)
+    bounds = ANY_SCALE if "batch_size" in change else PROFILER_SCALES
     before = _mean(case.steps, case.plain_ns, lambda step, scale: replay(step, scale, _seal(costs, case.chains)))
     cap = float(change["bucket_cap_mib"]) if "bucket_cap_mib" in change else None
     if cap is not None and case.cap_mib is None:
@@ -200,9 +210,9 @@ def _replay_change(run: ForecastRun, model: RegimeModel, change: Mapping[str, st
         alone = replay_alone(step, scale)
         return ((micro - 1) * alone + replay(changed, scale, sealing)) / micro
 
-    after = _mean(case.steps, plain_ns, rerun)
+    after = _mean(case.steps, plain_ns, rerun, bounds)
     predicted = case.current_ns * after / before
-    parts = _split_time(case, plain_ns, sealing, micro)
+    parts = _split_time(case, plain_ns, bounds, sealing, micro)
     burden = run.burden or 1.0
     # What is certain is the run and its baseline: the further a prediction is from either, the wider its interval.
     furthest = max(case.plain_ns, case.current_ns, key=lambda known: abs(known - predicted))
@@ -270,8 +280,13 @@ def _seal(costs: Mapping[int, float], chains: int | None) -> Callable[..., float
     return None if chains is None else seal_ring(costs[chains])
 
 
-def _mean(steps: Sequence[TracedStep], step_ns: float, run: Callable[[TracedStep, float], float]) -> float:
-    return sum(run(step, fit_scale(step, step_ns)) for step in steps) / len(steps)
+def _mean(
+    steps: Sequence[TracedStep],
+    step_ns: float,
+    run: Callable[[TracedStep, float], float],
+    bounds: tuple[float, float] = PROFILER_SCALES,
+) -> float:
+    return sum(run(step, fit_scale(step, step_ns, bounds)) for step in steps) / len(steps)
 
 
 def _scale_batch(run: ForecastRun, model: RegimeModel, change: Mapping[str, str], plain_ns: float) -> float:
@@ -298,11 +313,17 @@ def _scale_batch(run: ForecastRun, model: RegimeModel, change: Mapping[str, str]
     return first[1] + slope * (wanted - first[0])
 
 
-def _split_time(case: _Case, plain_ns: float, sealing: Callable[..., float] | None, micro: int) -> dict[str, float]:
+def _split_time(
+    case: _Case,
+    plain_ns: float,
+    bounds: tuple[float, float],
+    sealing: Callable[..., float] | None,
+    micro: int,
+) -> dict[str, float]:
     """What the step would go to: compute, and what of plain communication and of sealing compute does not hide."""
-    alone = _mean(case.steps, plain_ns, replay_alone)
-    plain = _mean(case.steps, plain_ns, replay)
-    sealed = _mean(case.steps, plain_ns, lambda step, scale: replay(step, scale, sealing))
+    alone = _mean(case.steps, plain_ns, replay_alone, bounds)
+    plain = _mean(case.steps, plain_ns, replay, bounds)
+    sealed = _mean(case.steps, plain_ns, lambda step, scale: replay(step, scale, sealing), bounds)
     return {"compute": alone, "communication": (plain - alone) / micro, "sealing": (sealed - plain) / micro}
 
 

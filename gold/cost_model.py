@@ -144,7 +144,7 @@ def _describe_plateau(plateau: PlateauModel) -> Iterable[dict[str, Any]]:
     shared = {
         "machine": plateau.hardware,
         "chains_count": 1,
-        "pairs_count": len(plateau.batch_sizes),
+        "pairs_count": plateau.pairs_count,
         "held_out_scheme": None,
         "evidence": "modelled",
     }

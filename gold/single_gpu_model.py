@@ -72,6 +72,7 @@ class PlateauModel:
     copy_on: CopyCost
     models: tuple[str, ...]
     batch_sizes: tuple[int, ...]
+    pairs_count: int = 0
 
     def apply_cc(self, run: SingleGpuRun, parts: StepParts) -> StepParts:
         """Counted launches are preferred to the launches that host time implies."""
@@ -161,6 +162,7 @@ def fit_plateau(
             copy_on=copy_on,
             models=tuple(sorted({off.model for off, _ in ours})),
             batch_sizes=tuple(sorted({off.batch_size for off, _ in ours})),
+            pairs_count=len(ours),
         )
 
     def find_residuals(values: Values) -> Values:
