@@ -21,8 +21,8 @@ from tests.support.forecast_pairs import (
 def test_a_machine_has_a_rate_of_sealing_with_its_ends_range_and_error() -> None:
     row = next(row for row in list_rows(TABLE, measure(SEALED, make_pairs(0.5))) if row["term"] == "seal_and_open")
     assert row["bytes_per_second"] == pytest.approx(2e9, rel=1e-3)
-    assert row["bytes_per_second_low"] == pytest.approx(2e9, rel=1e-3)
-    assert row["bytes_per_second_high"] == pytest.approx(2e9, rel=1e-3)
+    assert row["low_bytes_per_second"] == pytest.approx(2e9, rel=1e-3)
+    assert row["high_bytes_per_second"] == pytest.approx(2e9, rel=1e-3)
     assert (row["smallest_bytes"], row["largest_bytes"]) == (MIB, 12.5 * MIB), "messages are halves of buckets"
     assert (row["pairs_count"], row["models_count"], row["chains_count"]) == (3, 3, 1)
     assert (row["held_out_scheme"], row["source"], row["evidence"]) == ("one model left out", "lake", "modelled")
@@ -33,16 +33,16 @@ def test_a_machine_has_a_rate_of_sealing_with_its_ends_range_and_error() -> None
 def test_the_ends_of_a_rate_are_those_of_fits_without_one_model() -> None:
     pairs = [make_pair(model, cost) for model, cost in zip(MODELS, (0.4, 0.5, 0.8), strict=True)]
     row = next(row for row in list_rows(TABLE, measure(SEALED, pairs)) if row["term"] == "seal_and_open")
-    assert row["bytes_per_second_low"] < row["bytes_per_second"] * 1.001
-    assert row["bytes_per_second_low"] < row["bytes_per_second_high"]
-    assert row["bytes_per_second_high"] > row["bytes_per_second"] * 0.999
+    assert row["low_bytes_per_second"] < row["bytes_per_second"] * 1.001
+    assert row["low_bytes_per_second"] < row["high_bytes_per_second"]
+    assert row["high_bytes_per_second"] > row["bytes_per_second"] * 0.999
     assert 0 < row["median_error_fraction"] <= row["p90_error_fraction"]
 
 
 def test_pairs_of_one_model_have_a_rate_and_no_error() -> None:
     rows = list_rows(TABLE, measure(SEALED, [make_pair("ringy", 0.5)]))
     row = next(row for row in rows if row["term"] == "seal_and_open")
-    assert (row["bytes_per_second_low"], row["median_error_fraction"], row["held_out_scheme"]) == (None, None, None)
+    assert (row["low_bytes_per_second"], row["median_error_fraction"], row["held_out_scheme"]) == (None, None, None)
     assert row["reason"] == "pairs of one model alone: no error on another model is known"
 
 
@@ -75,8 +75,8 @@ def test_constants_of_one_gpu_say_how_many_pairs_and_models_support_them() -> No
     assert set(rows) == {"host_stretch", "fixed_host", "launch_added", "gpu_stretch", "loader_stretch"}
     assert {row["pairs_count"] for row in rows.values()} == {9}
     assert (rows["host_stretch"]["source"], rows["host_stretch"]["alpha_ns"]) == ("lake", None)
-    assert rows["host_stretch"]["factor"] > 0
-    assert (rows["launch_added"]["source"], rows["launch_added"]["factor"]) == ("published", None)
+    assert rows["host_stretch"]["stretch_ratio"] > 0
+    assert (rows["launch_added"]["source"], rows["launch_added"]["stretch_ratio"]) == ("published", None)
     assert rows["launch_added"]["alpha_ns"] == pytest.approx(7720)
     assert rows["launch_added"]["reason"] == "no pair depends on it: it is the published value"
 
