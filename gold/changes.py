@@ -18,13 +18,14 @@ from gold.bucket_replay import (
 )
 from gold.prediction_checks import find_regime_spread
 from gold.ring_costs import average_factor, find_chain_factors, fit_cost, solve_cost
-from gold.single_gpu_forecast import find_one_gpu_spread, predict_run
+from gold.single_gpu_forecast import find_one_gpu_spread, fit_machines, predict_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from gold.forecast_runs import ForecastPair, ForecastRun
     from gold.prediction_intervals import Spread
+    from gold.single_gpu_model import PlateauModel
 
 # What may be changed, and what its value is.
 SETTINGS = {
@@ -90,6 +91,21 @@ class RegimeModel:
     def _fits(self) -> dict[tuple[str, int], tuple[float | None, Spread | None]]:
         return {}
 
+    @cached_property
+    def plateaus(self) -> dict[str, PlateauModel]:
+        """The constants of jobs on one GPU, of each machine."""
+        return fit_machines(self.pairs, self.off_runs)
+
+    @cached_property
+    def _one_gpu_spreads(self) -> dict[str, Spread | None]:
+        return {}
+
+    def find_one_gpu_spread(self, run: ForecastRun) -> Spread | None:
+        """How far predictions of jobs on one GPU were off on the run's machine."""
+        if run.machine not in self._one_gpu_spreads:
+            self._one_gpu_spreads[run.machine] = find_one_gpu_spread(self.of_machine(run), self.off_runs)
+        return self._one_gpu_spreads[run.machine]
+
     def of_machine(self, run: ForecastRun) -> list[ForecastPair]:
         """The pairs of the run's own machine."""
         return [pair for pair in self.pairs if pair.candidate.machine == run.machine]
@@ -146,12 +162,11 @@ def _predict_one_gpu(run: ForecastRun, model: RegimeModel, change: Mapping[str, 
         raise Refusal(f"the lake has no pair on one GPU that differs in {', '.join(others)}")
     if run.regime != OFF:
         raise Refusal(f"it is a run under {run.regime} already: ask what a run without a TEE would take")
-    pairs = model.of_machine(run)
-    found = predict_run(run, run.step_ns or 0.0, pairs, model.off_runs)
+    found = predict_run(run, run.step_ns or 0.0, model.plateaus, model.off_runs)
     if found is None or found.step_ns is None:
         told = found.refusal if found and found.refusal else "it does not say its batch size"
-        raise Refusal(f"{told[:1].lower()}{told[1:]}".rstrip("."))
-    spread = find_one_gpu_spread(pairs, model.off_runs)
+        raise Refusal(f"{told[0].lower()}{told[1:].rstrip('.')}")
+    spread = model.find_one_gpu_spread(run)
     low, high = spread.widen(found.step_ns, run.step_ns or found.step_ns) if spread else (None, None)
     return Outcome(
         named,

@@ -79,6 +79,11 @@ TABLE = Table(
 )
 
 
+def _name_machine(pair: ForecastPair) -> str:
+    """The machine that a pair was recorded on."""
+    return pair.candidate.machine
+
+
 def _name_fold(name: str, pair: ForecastPair) -> str:
     """What is left out with a pair: the same model at the same batch size, world size or bucket cap."""
     return f"{pair.candidate.model} {pair.candidate.fields.get(name, '')}"
@@ -86,13 +91,23 @@ def _name_fold(name: str, pair: ForecastPair) -> str:
 
 _KEYS: Mapping[str, Callable[[ForecastPair], str]] = {
     "model": lambda pair: pair.candidate.model,
-    "machine": lambda pair: pair.candidate.machine,
     **{name: partial(_name_fold, name) for name in ("batch_size", "world_size", "bucket_cap_mib")},
 }
 
 
 def measure(regime: str, pairs: Sequence[ForecastPair], off_runs: Sequence[ForecastRun] = ()) -> pa.Table:
-    """Predict each pair without what a scheme leaves out, and hold the dumbest guesses against the same others."""
+    """Predict each pair without what a scheme leaves out, and hold the dumbest guesses against the same others.
+
+    Predictions on one machine go by pairs of that machine alone; only a machine that is left out goes by others.
+    """
+    pairs = sorted(pairs, key=lambda pair: pair.candidate.run_id)
+    rows = _check("regime", "machine", _name_machine, select_replayed(pairs), leave_out(pairs, _name_machine))
+    for machine in sorted({_name_machine(pair) for pair in pairs}):
+        rows += _check_machine([pair for pair in pairs if _name_machine(pair) == machine], off_runs)
+    return pa.Table.from_pylist([{**row, "regime": regime} for row in rows], schema=TABLE.arrow_schema)
+
+
+def _check_machine(pairs: Sequence[ForecastPair], off_runs: Sequence[ForecastRun]) -> list[dict[str, Any]]:
     rows = [*_check_chains(pairs), *_check_caps(pairs)]
     for scheme, key in _KEYS.items():
         rows += _check("regime", scheme, key, select_replayed(pairs), leave_out(pairs, key))
@@ -100,15 +115,18 @@ def measure(regime: str, pairs: Sequence[ForecastPair], off_runs: Sequence[Forec
     for scheme in ("model", "batch_size"):
         key = _KEYS[scheme]
         rows += _check("one_gpu", scheme, key, single, leave_out_plateau(single, off_runs, key))
-    return pa.Table.from_pylist([{**row, "regime": regime} for row in rows], schema=TABLE.arrow_schema)
+    return rows
 
 
 def _check_chains(pairs: Sequence[ForecastPair]) -> Iterator[dict[str, Any]]:
-    """Each run with several chains, from the same with one and from what chains did to other models."""
+    """Each run with several chains, from the first by name with one and from what chains did to other models."""
+    known: dict[str, tuple[ForecastPair, ForecastPair]] = {}
     for one, other in find_siblings(pairs, "ring_chains"):
+        is_asked = one.candidate.chains == 1 < other.candidate.chains
+        if is_asked and one.baseline.run_id == other.baseline.run_id:
+            known.setdefault(other.candidate.run_id, (one, other))
+    for one, other in known.values():
         chains, model = other.candidate.chains, other.candidate.model
-        if one.candidate.chains != 1 or one.baseline.run_id != other.baseline.run_id:
-            continue
         factors = find_chain_factors(pairs, chains)
         factor = average_factor({name: values for name, values in factors.items() if name != model})
         cost = solve_cost(one)

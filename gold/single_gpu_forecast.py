@@ -9,7 +9,7 @@ from gold.single_gpu_model import PlateauModel, Prediction, fit_plateau, predict
 from gold.single_gpu_parts import SingleGpuRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gold.forecast_runs import ForecastPair, ForecastRun
 
@@ -50,13 +50,13 @@ def fit_machines(pairs: Sequence[ForecastPair], off_runs: Sequence[ForecastRun])
 
 
 def predict_run(
-    run: ForecastRun, step_ns: float, pairs: Sequence[ForecastPair], off_runs: Sequence[ForecastRun]
+    run: ForecastRun, step_ns: float, plateaus: Mapping[str, PlateauModel], off_runs: Sequence[ForecastRun]
 ) -> Prediction | None:
-    """The step of a run under CC from pairs of other runs; none where it is no such run."""
+    """The step of a run under CC by the constants of its machine; none where it is no such run."""
     one = describe_run(run, step_ns)
     if one is None:
         return None
-    plateau = fit_machines(pairs, off_runs).get(run.machine) or fit_plateau(run.machine, [], [])
+    plateau = plateaus.get(run.machine) or fit_plateau(run.machine, [], [])
     return predict_step(plateau, one, _describe_all(off_runs))
 
 
@@ -66,9 +66,9 @@ def leave_out_plateau(
     """Each pair predicted with the constants of those that differ from it in `key`; what is refused is left out."""
     found: HeldOut = []
     for left_out in sorted({key(pair) for pair in pairs}):
-        others = [pair for pair in pairs if key(pair) != left_out]
+        plateaus = fit_machines([pair for pair in pairs if key(pair) != left_out], off_runs)
         for pair in (pair for pair in pairs if key(pair) == left_out):
-            predicted = predict_run(pair.baseline, pair.baseline_ns, others, off_runs)
+            predicted = predict_run(pair.baseline, pair.baseline_ns, plateaus, off_runs)
             if predicted is not None and predicted.step_ns is not None:
                 found.append((left_out, pair, predicted.step_ns))
     return found

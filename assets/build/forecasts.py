@@ -15,7 +15,6 @@ from gold import cost_model, exposure, prediction_checks, step_times, what_if
 from gold.changes import OFF, RegimeModel
 from gold.forecast_runs import MOST_PAIRS, ForecastRun, choose_pairs, make_pair, read_run
 from gold.pairs import pair_runs
-from gold.single_gpu_forecast import fit_machines
 from lake.errors import naming
 from lake.tables import Scope
 from silver import throughput
@@ -97,8 +96,8 @@ def make_forecasts(lake: Lake, stale: StaleRegime) -> list[Written]:
     if stale.pairs:
         with naming(f"predicting {stale.regime}"):
             model = read_model(lake, stale.regime, stale.pairs, stale.off_runs)
-            plateaus = fit_machines(model.pairs, model.off_runs)
-            frames[cost_model.TABLE] = cost_model.measure(model.regime, model.pairs, list(plateaus.values()))
+            plateaus = list(model.plateaus.values())
+            frames[cost_model.TABLE] = cost_model.measure(model.regime, model.pairs, plateaus)
             frames[prediction_checks.TABLE] = prediction_checks.measure(model.regime, model.pairs, model.off_runs)
             frames[what_if.TABLE] = what_if.measure(model)
     return [lake.replace(table, stale.regime, rows, stale.made_from[table]) for table, rows in frames.items()]
