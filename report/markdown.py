@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from gold import (
     attested_runs,
+    cost_model,
     energy_overhead,
+    exposure,
     kernel_breakdown,
     launches,
     operation_costs,
     operation_overhead,
     overhead_breakdown,
     pairs,
+    prediction_checks,
     published,
     scaling,
     sealing_coverage,
@@ -26,6 +29,7 @@ from gold import (
     throughput_overhead,
     time_breakdown,
     trace_summary,
+    what_if,
 )
 from lake.tables import Kind
 from report.units import (
@@ -49,9 +53,18 @@ if TYPE_CHECKING:
 # The most telling columns of a table, in the order in which a person asks for them; all of them where none are named.
 TELLING: dict[str, tuple[str, ...]] = {
     attested_runs.TABLE.full_name: ("run_id", "verdict", "regime", "cc_mode", "conflicts", "evidence", "reason"),
+    cost_model.TABLE.full_name: (
+        *("regime", "machine", "term", "chains_count", "bytes_per_second", "low_bytes_per_second"),
+        *("high_bytes_per_second", "alpha_ns", "stretch_ratio", "pairs_count", "models_count"),
+        *("median_error_fraction", "p90_error_fraction", "source", "evidence", "reason"),
+    ),
     energy_overhead.TABLE.full_name: (
         *("run_id", "baseline_run_id", "energy_j", "baseline_energy_j", "overhead_j", "energy_ratio"),
         *("energy_low_ratio", "energy_high_ratio", "readings_count", "verdict_class", "evidence", "reason"),
+    ),
+    exposure.TABLE.full_name: (
+        *("run_id", "rank", "step_number", "collective_number", "buffer_bytes", "start_ns", "ready_ns"),
+        *("is_ready_censored", "wait_ns", "crypto_ns", "host_copy_ns", "hidden_ns", "tail_ns", "evidence", "reason"),
     ),
     kernel_breakdown.TABLE.full_name: (
         *("run_id", "name", "kind", "total_ns", "share_fraction"),
@@ -73,6 +86,11 @@ TELLING: dict[str, tuple[str, ...]] = {
     pairs.TABLE.full_name: (
         *("run_id", "baseline_run_id", "regime", "paired_by", "repeats", "baseline_repeats", "repeated_run_id"),
         *("caveat", "reason"),
+    ),
+    prediction_checks.TABLE.full_name: (
+        *("regime", "task", "scheme", "left_out", "predicted_run_id", "predicted_step_ns", "measured_step_ns"),
+        *("error_fraction", "is_inside", "interval_level", "noise_fraction", "constant_error_fraction"),
+        *("nearest_error_fraction", "per_byte_error_fraction", "evidence", "reason"),
     ),
     published.TABLE.full_name: (
         *("source", "workload", "hardware", "regime", "metric", "statistic", "value_number", "unit"),
@@ -130,6 +148,11 @@ TELLING: dict[str, tuple[str, ...]] = {
     trace_summary.TABLE.full_name: (
         *("run_id", "rank", "total_ns", "busy_ns", "idle_ns", "tl_compute_ns", "tl_comm_ns"),
         *("tl_exposed_comm_ns", "tl_exposed_memcpy_ns", "evidence", "reason"),
+    ),
+    what_if.TABLE.full_name: (
+        *("regime", "run_id", "change", "current_step_ns", "predicted_step_ns", "predicted_low_ns"),
+        *("predicted_high_ns", "interval_level", "slowdown_ratio", "saved_ns", "dominant_term", "is_extrapolated"),
+        *("verdict", "evidence", "reason"),
     ),
 }
 # Where the first rows by key say little: the largest of these come first.

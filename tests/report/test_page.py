@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ARTEFACTS = ROOT / ".artifacts" / "report"
 VERSIONS = {"teetotal": "0.1.0"}
 EVIL = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>\"'&amp;"
-FIGURES = 9
+FIGURES = 12
 PATIENCE_MS = 120_000
 _CONTRAST = """([ink, paper]) => {
   const light = (text) => text.match(/[0-9.]+/g).slice(0, 3).map(Number)

@@ -11,6 +11,7 @@ from gold import (
     operation_overhead,
     overhead_breakdown,
     pairs,
+    prediction_checks,
     published,
     scaling,
     sealing_coverage,
@@ -18,6 +19,7 @@ from gold import (
     stragglers,
     time_breakdown,
     trace_summary,
+    what_if,
 )
 from silver import nonce_budgets, rejects, rule_counts, runs
 from tests.support.drawn_figures import rows_of
@@ -182,6 +184,49 @@ def _pair(
                 "overhead_ns": 10_000,
                 "operations_count": 5,
                 "slowdown_ratio": 1.5,
+            }
+        ],
+        what_if.TABLE: [
+            {
+                "regime": REGIME,
+                "run_id": run,
+                "change": change,
+                "method": "bucket_replay",
+                "current_step_ns": 200 * MS,
+                "predicted_step_ns": step * MS,
+                "predicted_low_ns": (step - 10) * MS,
+                "predicted_high_ns": (step + 10) * MS,
+                "interval_level": 0.75,
+                "slowdown_ratio": step / 200,
+                "saved_ns": (200 - step) * MS,
+                "verdict": verdict,
+                "evidence": "modelled",
+            }
+            for change, step, verdict in (
+                ("chains=4", 150, "worth it"),
+                ("bucket_cap_mib=5", 198, "within model error"),
+                ("sealing_gb_per_second=5", 170, "worth it"),
+                ("sealing_gb_per_second=50", 120, "worth it"),
+            )
+        ],
+        prediction_checks.TABLE: [
+            {
+                "regime": REGIME,
+                "task": "regime",
+                "scheme": "model",
+                "left_out": "Any",
+                "predicted_run_id": run,
+                "known_run_id": "plain",
+                "predicted_step_ns": 190 * MS,
+                "measured_step_ns": 200 * MS,
+                "known_step_ns": 100 * MS,
+                "error_fraction": -0.05,
+                "predicted_low_ns": 180 * MS,
+                "predicted_high_ns": 210 * MS,
+                "interval_level": 0.67,
+                "is_inside": True,
+                "noise_fraction": 0.02,
+                "evidence": "modelled",
             }
         ],
         scaling.TABLE: [
