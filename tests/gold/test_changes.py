@@ -52,7 +52,7 @@ RINGY = make_pair("ringy", COST).candidate
 
 @pytest.mark.parametrize("name", ["pipelined", "direct"])
 def test_options_of_which_recordings_differ_are_refused(name: str) -> None:
-    assert refused(RINGY, **{name: "true"}) == f"recordings differ even in whether {name} helps"
+    assert refused(RINGY, None, **{name: "true"}) == f"recordings differ even in whether {name} helps"
 
 
 def test_a_run_with_such_an_option_is_refused_whatever_is_changed() -> None:
@@ -68,7 +68,7 @@ def test_another_number_of_gpus_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["pinned", "cuda_graphs"])
 def test_what_no_pair_differs_in_is_refused(name: str) -> None:
-    assert refused(RINGY, **{name: "true"}) == f"the lake has no pair of this machine that differs in {name}"
+    assert refused(RINGY, None, **{name: "true"}) == f"the lake has no pair of this machine that differs in {name}"
 
 
 def test_chains_without_a_pair_are_refused() -> None:
