@@ -16,6 +16,7 @@ from gold.bucket_replay import (
     replay_alone,
     seal_ring,
 )
+from gold.forecast_runs import OFF
 from gold.prediction_checks import find_regime_spread
 from gold.ring_costs import average_factor, find_chain_factors, fit_cost, solve_cost
 from gold.single_gpu_forecast import find_one_gpu_spread, fit_machines, predict_run
@@ -41,7 +42,6 @@ SETTINGS = {
     "pipelined": "true",
     "direct": "true",
 }
-OFF = "cc_off"
 # Above this the traced step says too little of the bare one.
 _MOST_BURDEN = 1.5
 _WIDE_BURDEN = 1.1

@@ -135,7 +135,8 @@ def _sum_parts(spans: Frame) -> Frame:
     hooks = compute_once(number_rows(hooks, "_hook", keys, order))
     is_wait = PATTERNS.has_pattern("pattern", "hook_receive", "hook_wait")
     is_copy = PATTERNS.has_pattern("pattern", "hook_copy", "hook_keep", "hook_transport", "hook_sized_transport")
-    is_staging = (nw.col("name") == "tee::d2h").fill_null(False)
+    # With parts apart (a pipelined ring) the copies are only launched in the first, and waited for in the second.
+    is_staging = nw.col("name").is_in(["tee::d2h", "tee::d2h_wait"]).fill_null(False)
     parts = spans.filter(is_wait | is_copy | is_staging).select(
         *("run_id", "rank", *SPANS.key, "ts_ns", "duration_ns"),
         _thread=thread,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     Rows = Sequence[Mapping[str, Any]]
 
+OFF = "cc_off"
 # No regime's model is fitted on more pairs: adding a run costs the same in a lake of any size.
 MOST_PAIRS = 128
 # Of one workload so many pairs are enough.
@@ -44,7 +45,7 @@ class ForecastRun:
     @property
     def machine(self) -> str:
         """Hardware and software, as `field=value` parts."""
-        return "|".join(f"{name}={self.fields.get(name, '')}" for name in MACHINE)
+        return _name_machine(self.fields)
 
     @property
     def chains(self) -> int:
@@ -105,7 +106,7 @@ def read_run(
 
     `rate` is its throughput in samples per second: what a log of epochs says of a step.
     """
-    fields = {**read_fields(run["workload"]), **read_fields(run["family"])}
+    fields = _read_all_fields(run)
     by_source = {row["source"]: row for row in times if row["step_ns"] and row["period"] == "step"}
     told = by_source.get("log") or by_source.get("trace")
     batch = fields.get("batch_size", "")
@@ -142,6 +143,24 @@ def make_pair(pair: Pair, runs: Mapping[str, ForecastRun]) -> ForecastPair | Non
         tuple(run.steps for run in sides[1] if run.steps),
         math.sqrt(squares / freedom) if freedom else None,
     )
+
+
+def _read_all_fields(run: Mapping[str, str | None]) -> dict[str, str]:
+    return {**read_fields(run["workload"]), **read_fields(run["family"])}
+
+
+def _name_machine(fields: Mapping[str, str]) -> str:
+    return "|".join(f"{name}={fields.get(name, '')}" for name in MACHINE)
+
+
+def choose_off_runs(pairs: Sequence[Pair], index: Index) -> list[str]:
+    """The runs without a TEE on the machines of these pairs: predictions are asked of them; bounded.
+
+    A repeat is none of them: it says no more than the run that it repeats.
+    """
+    machines = {_name_machine(_read_all_fields(index[pair.run_id])) for pair in pairs}
+    plain = (name for name, run in sorted(index.items()) if run["regime"] == OFF and not run["repeat_of"])
+    return [name for name in plain if _name_machine(_read_all_fields(index[name])) in machines][:MOST_PAIRS]
 
 
 def choose_pairs(pairs: Mapping[str, Pair], index: Index, regime: str) -> list[Pair]:

@@ -12,8 +12,8 @@ from assets.build.catalogue import TABLES, select
 from assets.build.comparisons import index_measured_runs
 from assets.build.freshness import Look, explain_stale, fingerprint
 from gold import cost_model, exposure, prediction_checks, step_times, what_if
-from gold.changes import OFF, RegimeModel
-from gold.forecast_runs import MOST_PAIRS, ForecastRun, choose_pairs, make_pair, read_run
+from gold.changes import RegimeModel
+from gold.forecast_runs import OFF, ForecastRun, choose_off_runs, choose_pairs, make_pair, read_run
 from gold.pairs import pair_runs
 from lake.errors import naming
 from lake.tables import Scope
@@ -61,7 +61,8 @@ def stale_regimes(
     paired, stale = pair_runs(index), []
     regimes = sorted({str(pair.regime) for pair in paired.values() if pair.baseline_run_id is not None})
     for regime in regimes:
-        chosen, off_runs = choose_pairs(paired, index, regime), _choose_off_runs(index)
+        chosen = choose_pairs(paired, index, regime)
+        off_runs = choose_off_runs(chosen, index)
         read = sorted({name for pair in chosen for name in (*pair.candidates, *pair.baselines)} | set(off_runs))
         marks = {
             table: fingerprint(table, [[name, *_list_marks(look, table, name)] for name in read], regime)
@@ -84,12 +85,6 @@ def _list_marks(look: Look, table: Table, run_id: str) -> list[int | None]:
     return sorted({look.snapshot(TABLES[name]).mark(run_id) for name in table.inputs}, key=str)
 
 
-def _choose_off_runs(index: Index) -> list[str]:
-    """The runs without a TEE that predictions are asked of, or that show a model at another batch size; bounded."""
-    repeated = {name for name, run in index.items() if run["repeat_of"]}
-    return [name for name, run in sorted(index.items()) if run["regime"] == OFF and name not in repeated][:MOST_PAIRS]
-
-
 def make_forecasts(lake: Lake, stale: StaleRegime) -> list[Written]:
     """The tables of one regime; empty where its last pair is gone."""
     frames = {table: table.arrow_schema.empty_table() for table in FORECAST_TABLES}
@@ -110,7 +105,7 @@ def read_regime(lake: Lake, regime: str, also: Collection[str] = ()) -> RegimeMo
     chosen = choose_pairs(paired, index, regime)
     asked = [paired[name] for name in also if name in paired and paired[name].baseline_run_id is not None]
     chosen += [pair for pair in asked if pair.regime == regime and pair not in chosen]
-    off_runs = {*_choose_off_runs(index), *(name for name in also if index[name]["regime"] == OFF)}
+    off_runs = {*choose_off_runs(chosen, index), *(name for name in also if index[name]["regime"] == OFF)}
     return read_model(lake, regime, chosen, sorted(off_runs))
 
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gold.changes import OFF, Outcome, RegimeModel, name_change, predict_change
+from gold.changes import Outcome, RegimeModel, name_change, predict_change
+from gold.forecast_runs import OFF
 from gold.ring_costs import predict_pair
 from tests.support.forecast_pairs import (
     MODELS,

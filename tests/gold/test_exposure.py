@@ -87,6 +87,18 @@ def test_staging_waits_for_as_long_as_its_copy_does_not_explain(engine: Bench) -
     assert found.select("wait_ns", "copy_ns", "ready_ns").rows() == [(340 * US, 100 * US, 1340 * US)]
 
 
+def test_staging_in_parts_waits_where_a_part_is_needed(engine: Bench) -> None:
+    spans = [
+        hook(1000, 900),
+        span("tee::d2h", "hook_other", 1010, 20),
+        copy("gpu_to_host", 1015, 30),
+        copy("gpu_to_host", 1020, 30),
+        span("tee::d2h_wait", "hook_other", 1030, 300),
+        span("tee::d2h_wait", "hook_other", 1500, 40),
+    ]
+    assert measured(engine, [crossing(0, 1000, 900)], spans).select("wait_ns").rows() == [(300 * US,)]
+
+
 def test_a_copy_longer_than_its_staging_is_no_negative_wait(engine: Bench) -> None:
     spans = [hook(1000, 900), span("tee::d2h", "hook_other", 1010, 400), copy("gpu_to_host", 1020, 600)]
     assert measured(engine, [crossing(0, 1000, 900)], spans).select("wait_ns").rows() == [(0,)]

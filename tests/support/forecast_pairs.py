@@ -8,9 +8,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from gold.bucket_replay import MIB, TracedStep, read_steps
-from gold.changes import OFF
 from gold.exposure import TABLE
-from gold.forecast_runs import ForecastPair, ForecastRun
+from gold.forecast_runs import OFF, ForecastPair, ForecastRun
 from gold.ring_costs import predict_pair
 from lake.contract import require_declared
 
