@@ -48,7 +48,7 @@ _MANY = 1000
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> House:
     """A lake with a pair of runs in it."""
-    made = House(tmp_path_factory.mktemp("house"), TEETOTAL_SENSOR_SECONDS="1")
+    made = House(tmp_path_factory.mktemp("house"), TEETOTAL_SENSOR_SECONDS="5")
     for run_id in (PLAIN, TEE):
         made.land(run_id)
     assert [one.fault for one in run(made.settings, ProgressListener())] == [None, None]
