@@ -8,12 +8,20 @@ import pytest
 
 from pipelines.instance import open_instance
 from pipelines.settings import settings
+from tests.support.dagster_records import hasten_records
 from tests.support.deployment import Deployment
 from tests.support.snapshot_repository import SnapshotRepository, begun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hastened_records() -> Iterator[None]:
+    """Launches in this process spend a third of their time on Dagster's records otherwise."""
+    with hasten_records():
+        yield
 
 
 @pytest.fixture

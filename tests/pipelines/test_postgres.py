@@ -14,17 +14,19 @@ import pytest
 from assets.launch_locks import fail_dead_launches, lock_launch
 from assets.pool_wait import POOL
 from assets.training_runs import TABLES
+from lake.identity import MANIFEST
 from lake.locations import Location
 from lake.store import Lake
 from pipelines.instance import open_instance
 from pipelines.settings import settings
 from tests.support.build_runs import build_runs
+from tests.support.small_runs import OFF, TEE, trace
 from tests.support.web_interface import House
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-RUNS = ("resnet50-plain-w2", "resnet50-sealed-w2")
+RUNS = {"off": (100, OFF), "tee": (120, TEE)}
 PASSWORD = "only/for:this@test"
 
 
@@ -46,6 +48,15 @@ def server() -> Iterator[str]:
     finally:
         running.cleanup()
         shutil.rmtree(directory)
+
+
+def put_runs(house: House) -> None:
+    """Put a small run and its baseline into the landing zone."""
+    for run_id, (step_us, manifest) in RUNS.items():
+        directory = house.zone.place.directory / run_id
+        directory.mkdir(parents=True)
+        (directory / "rank0.json").write_bytes(trace(step_us))
+        (directory / MANIFEST).write_text(manifest, "utf-8")
 
 
 def asked(server: str, query: str, *values: str) -> list[tuple[Any, ...]]:
@@ -83,8 +94,7 @@ def test_the_lock_of_a_launch_is_held_on_the_server_and_ends_with_its_connection
 
 def test_two_commands_at_once_on_one_lake_keep_their_records_on_the_server(server: str, tmp_path: Path) -> None:
     house = House(tmp_path, TEETOTAL_POSTGRES_URL=server)
-    for run_id in RUNS:
-        house.land(run_id)
+    put_runs(house)
     commands = [house.start("run", "--no-check", run_id) for run_id in RUNS]
     said = [command.communicate(timeout=480)[0] for command in commands]
     assert [command.returncode for command in commands] == [0, 0], said
@@ -100,7 +110,7 @@ def test_two_commands_at_once_on_one_lake_keep_their_records_on_the_server(serve
     assert made == [(run_id,) for run_id in RUNS]
     # Every partition is the one that a single process makes, without Dagster and with the same keys.
     alone = Lake(Location.of(tmp_path / "alone"), house.settings.keyring)
-    build_runs(alone, house.zone, RUNS)
+    build_runs(alone, house.zone, list(RUNS))
     assert contents(house.lake) == contents(alone)
 
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -127,7 +137,7 @@ def is_told(text: bytes) -> bool:
 
 def test_a_server_that_refuses_is_told_without_the_password(server: str, tmp_path: Path) -> None:
     house = House(tmp_path, TEETOTAL_POSTGRES_URL=server.replace("postgres:", "nobody:", 1))
-    house.land(RUNS[0])
+    put_runs(house)
     command = house.start("run")
     said, _ = command.communicate(timeout=480)
     assert command.returncode == 1

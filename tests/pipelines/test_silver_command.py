@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from lake import engines
 from pipelines.cli import main
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from click.testing import Result
 
@@ -45,32 +46,86 @@ def trace(rank: int, *events: dict[str, Any], world_size: int = 2) -> bytes:
     return json.dumps({"distributedInfo": distributed, "traceEvents": events}).encode()
 
 
-@pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records_at_hand: None) -> list[str]:
-    """Where the tests' own lake and landing zone are; the keyring is beside the lake."""
-    for name in ("TEETOTAL_KEYRING", "TEETOTAL_KEYRING_SECRET"):
-        monkeypatch.delenv(name, raising=False)
-    return ["--lake", str(tmp_path / "lake"), "--landing", str(tmp_path / "landing")]
+def put(landing: Path, run_id: str, manifest: str, *events: dict[str, Any], world_size: int = 2) -> None:
+    """Put a run of two ranks with the same events into the landing zone."""
+    directory = landing / run_id
+    directory.mkdir(parents=True)
+    for rank in (0, 1):
+        (directory / f"rank{rank}.json").write_bytes(trace(rank, *events, world_size=world_size))
+    (directory / "run.toml").write_text(manifest)
+
+
+def put_nameless(landing: Path) -> None:
+    """Put a run of two ranks of which only manifest and files tell."""
+    directory = landing / "nameless"
+    directory.mkdir(parents=True)
+    for rank in (0, 1):
+        events = [kernel("brandNewCollectiveKernel", 10 + rank)]
+        (directory / f"rank{rank}.json").write_text(json.dumps({"traceEvents": events}))
+    (directory / "run.toml").write_text(f"{OFF}world_size = 2\n")
+
+
+def command(place: Path) -> Callable[..., Result]:
+    """The command, in this process, on the lake and landing zone of a place; the keyring is beside the lake."""
+    words = ["--lake", str(place / "lake"), "--landing", str(place / "landing")]
+    return lambda *more: CliRunner().invoke(main.main, [*words, *more], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_keyring_of_ours() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("TEETOTAL_KEYRING", "TEETOTAL_KEYRING_SECRET"):
+            patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, empty_records: Path) -> Path:
+    """The place of runs of every sort that one launch has built; only to be read, or copied."""
+    place = tmp_path_factory.mktemp("built")
+    shutil.copytree(empty_records, place / ".dagster")
+    landing = place / "landing"
+    put(landing, "honest", SEALED, *hook(*_SEALED))
+    put(landing, "plain", SEALED, *hook(*_HOOK))
+    put(landing, "secretive", OFF, *hook(*_SEALED))
+    # An annotation of the same collective does not make its kernel known.
+    strange = (kernel("brandNewCollectiveKernel", 10), kernel("gemm", 20), note("nccl:all_reduce", 10, 5))
+    put(landing, "strange", OFF, *strange)
+    put(landing, "known", OFF, kernel("ncclDevKernel_AllReduce", 10), kernel("gemm", 20))
+    put(landing, "alone", OFF, kernel("gemm", 20), world_size=1)
+    put_nameless(landing)
+    put(landing, "torn", OFF, note("a", 10, -1), note("b", 10, 1), note("b", 10, 1))
+    done = command(place)("run", "--no-check")
+    assert done.exit_code == 0, done.output
+    return place
+
+
+@pytest.fixture(scope="module")
+def reading(built: Path) -> Callable[..., Result]:
+    """The command on the lake that all tests share."""
+    return command(built)
+
+
+@pytest.fixture(scope="module")
+def told(reading: Callable[..., Result]) -> str:
+    """What `status` says of all runs."""
+    done = reading("status")
+    assert done.exit_code == 0, "a broken promise is a finding, not a failure of the command"
+    return done.output
 
 
 @pytest.fixture
-def teetotal(places: list[str]) -> Callable[..., Result]:
-    """The command, in this process."""
-    return lambda *words: CliRunner().invoke(main.main, [*places, *words], catch_exceptions=False)
+def copied(built: Path, tmp_path: Path) -> Path:
+    """A copy of the shared lake, to be changed."""
+    # Dagster's records name their place in full: a copy has its own.
+    shutil.copytree(built, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".dagster"))
+    return tmp_path
 
 
 @pytest.fixture
-def put(tmp_path: Path) -> Callable[..., None]:
-    """Puts a run of two ranks with the same events into the landing zone."""
-
-    def put(run_id: str, manifest: str, *events: dict[str, Any], world_size: int = 2) -> None:
-        directory = tmp_path / "landing" / run_id
-        directory.mkdir(parents=True)
-        for rank in (0, 1):
-            (directory / f"rank{rank}.json").write_bytes(trace(rank, *events, world_size=world_size))
-        (directory / "run.toml").write_text(manifest)
-
-    return put
+def teetotal(tmp_path: Path, records_at_hand: None) -> Callable[..., Result]:
+    """The command on a lake of the test's own."""
+    return command(tmp_path)
 
 
 def shown(teetotal: Callable[..., Result], *words: str) -> list[dict[str, Any]]:
@@ -90,76 +145,49 @@ def states(told: str) -> dict[str, list[str]]:
 # -- what a person is told ----------------------------------------------------------------------------------------
 
 
-def test_a_broken_promise_and_a_contradicted_claim_are_told_by_status(
-    teetotal: Callable[..., Result], put: Callable[..., None]
-) -> None:
-    put("honest", SEALED, *hook(*_SEALED))
-    put("plain", SEALED, *hook(*_HOOK))
-    put("secretive", OFF, *hook(*_SEALED))
-    assert teetotal("run", "--no-check").exit_code == 0
-    told = teetotal("status")
-    assert told.exit_code == 0, "a broken promise is a finding, not a failure of the command"
-    assert "plain: it claims sw_per_hop_aesgcm, yet 2 crossings were not sealed" in told.output
+def test_a_broken_promise_and_a_contradicted_claim_are_told_by_status(told: str) -> None:
+    assert "plain: it claims sw_per_hop_aesgcm, yet 2 crossings were not sealed" in told
     broken = "plain: 2 crossings: sw_per_hop_aesgcm must seal gpu_to_gpu, yet it crossed in plaintext"
-    assert broken in told.output
-    assert "secretive: it claims cc_off, yet 4 messages were sealed by a software hook" in told.output
-    assert [line for line in told.output.splitlines() if line.startswith("honest: ") and "yet" in line] == []
-    assert {run: words[-1] for run, words in states(told.output).items()} == {
+    assert broken in told
+    assert "secretive: it claims cc_off, yet 4 messages were sealed by a software hook" in told
+    assert [line for line in told.splitlines() if line.startswith("honest: ") and "yet" in line] == []
+    violations = {run: words[-1] for run, words in states(told).items()}
+    assert {run: violations[run] for run in ("honest", "plain", "secretive")} == {
         "honest": "0",
         "plain": "2",
         "secretive": "0",
     }
 
 
-def test_show_gives_the_crossings_of_one_run(teetotal: Callable[..., Result], put: Callable[..., None]) -> None:
-    put("honest", SEALED, *hook(*_SEALED))
-    put("plain", SEALED, *hook(*_HOOK))
-    teetotal("run", "--no-check")
+def test_show_gives_the_crossings_of_one_run(reading: Callable[..., Result]) -> None:
     columns = "rank,sealed_message_count,wire_bytes,violation"
-    honest = shown(teetotal, "silver.crossings", "--run", "honest", "--columns", columns)
+    honest = shown(reading, "silver.crossings", "--run", "honest", "--columns", columns)
     assert sorted((row["rank"], row["sealed_message_count"], row["wire_bytes"]) for row in honest) == [
         (0, 2, 1056),
         (1, 2, 1056),
     ]
     assert {row["violation"] for row in honest} == {None}
-    assert len(shown(teetotal, "silver.crossings", "--run", "plain")) == 2
-    assert len(shown(teetotal, "silver.crossings")) == 4
-    drawn = teetotal("show", "silver.crossings", "--run", "plain").output
+    assert len(shown(reading, "silver.crossings", "--run", "plain")) == 2
+    everything = [row["run_id"] for row in shown(reading, "silver.crossings")]
+    assert (everything.count("honest"), everything.count("plain"), everything.count("secretive")) == (2, 2, 2)
+    drawn = reading("show", "silver.crossings", "--run", "plain").output
     assert "must seal gpu_to_gpu, yet it crossed in" in drawn
     assert "2 of 2 rows" in drawn
 
 
-def test_kernels_that_no_pattern_knows_are_pointed_out_in_a_job_of_several_ranks(
-    teetotal: Callable[..., Result], put: Callable[..., None]
-) -> None:
-    # An annotation of the same collective does not make its kernel known.
-    put("strange", OFF, kernel("brandNewCollectiveKernel", 10), kernel("gemm", 20), note("nccl:all_reduce", 10, 5))
-    put("known", OFF, kernel("ncclDevKernel_AllReduce", 10), kernel("gemm", 20))
-    put("alone", OFF, kernel("gemm", 20), world_size=1)
-    teetotal("run", "--no-check")
-    hints = [line for line in teetotal("status").output.splitlines() if "span_kinds.toml" in line]
-    (hint,) = hints
+def test_kernels_that_no_pattern_knows_are_pointed_out_in_a_job_of_several_ranks(told: str) -> None:
+    hints = {line.partition(": ")[0]: line for line in told.splitlines() if "span_kinds.toml" in line}
+    assert {"known", "alone"}.isdisjoint(hints)
+    hint = hints["strange"]
     assert hint.startswith("strange: a job of 2 ranks without a collective that silver/span_kinds.toml knows")
     assert hint.endswith("all 4 GPU kernels count as compute")
 
 
-def test_the_hint_also_comes_where_only_manifest_and_files_show_several_ranks(
-    teetotal: Callable[..., Result], tmp_path: Path
-) -> None:
-    directory = tmp_path / "landing" / "strange"
-    directory.mkdir(parents=True)
-    for rank in (0, 1):
-        events = [kernel("brandNewCollectiveKernel", 10 + rank)]
-        (directory / f"rank{rank}.json").write_text(json.dumps({"traceEvents": events}))
-    (directory / "run.toml").write_text(f"{OFF}world_size = 2\n")
-    teetotal("run", "--no-check")
-    assert "strange: a job of 2 ranks without a collective" in teetotal("status").output
+def test_the_hint_also_comes_where_only_manifest_and_files_show_several_ranks(told: str) -> None:
+    assert "nameless: a job of 2 ranks without a collective" in told
 
 
-def test_what_was_rejected_is_told_with_its_rule(teetotal: Callable[..., Result], put: Callable[..., None]) -> None:
-    put("torn", OFF, note("a", 10, -1), note("b", 10, 1), note("b", 10, 1))
-    teetotal("run", "--no-check")
-    told = teetotal("status").output
+def test_what_was_rejected_is_told_with_its_rule(told: str) -> None:
     assert "torn: 2 rejected: A negative duration is a clock fault; CUDA events have them under CC (R2)." in told
     assert (
         "torn: 2 merged: An event with the name, place, time, ids and size of another of its source is the same."
@@ -174,24 +202,25 @@ def test_the_engines_that_the_command_offers_are_those_that_there_are() -> None:
     assert main._ENGINES == engines.ENGINES
 
 
-def test_another_engine_finds_nothing_to_change(
-    teetotal: Callable[..., Result], put: Callable[..., None], tmp_path: Path
-) -> None:
-    put("honest", SEALED, *hook(*_SEALED))
+def test_another_engine_finds_nothing_to_change(copied: Path, teetotal: Callable[..., Result]) -> None:
     first, *others = engines.LOCAL_ENGINES
-    assert teetotal("run", "--no-check", "--engine", first).exit_code == 0
-    versions = {path: path.stat().st_mtime_ns for path in (tmp_path / "lake" / "silver").rglob("*.json")}
+    # The files of a copied landing zone are others: bronze looks at them again.
+    assert teetotal("run", "--no-check", "--engine", first, "honest").exit_code == 0
+    versions = {path: path.stat().st_mtime_ns for path in (copied / "lake" / "silver").rglob("*.json")}
+    names = [word for table in silver.TABLES for word in ("--to", table.full_name)]
     for other in others:
-        assert teetotal("run", "--no-check", "--engine", other).output == "honest: up to date, nothing to do\n"
-        again = teetotal("run", "--no-check", "--engine", other, "--full")
+        words = ("run", "--no-check", "--engine", other, "honest")
+        assert teetotal(*words).output == "honest: up to date, nothing to do\n"
+        again = teetotal(*words, "--full", *names)
         assert again.exit_code == 0, again.output
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "lake" / "silver").rglob("*.json")} == versions
+    assert {path: path.stat().st_mtime_ns for path in (copied / "lake" / "silver").rglob("*.json")} == versions
 
 
 def test_an_engine_that_there_is_not_is_wrong_usage_and_writes_nothing(
-    places: list[str], put: Callable[..., None], tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    put("honest", SEALED, *hook(*_SEALED))
+    put(tmp_path / "landing", "honest", SEALED, *hook(*_SEALED))
+    places = ("--lake", str(tmp_path / "lake"), "--landing", str(tmp_path / "landing"))
     done = subprocess.run(
         [sys.executable, "-c", "from pipelines.cli.main import main; main()", *places, "run", "--engine", "sprak"],
         cwd=_ROOT,
@@ -210,36 +239,29 @@ def test_an_engine_that_there_is_not_is_wrong_usage_and_writes_nothing(
 
 
 def test_a_keyring_that_others_may_read_fails_every_run_in_a_line_and_leaves_them_to_be_run_again(
-    teetotal: Callable[..., Result], put: Callable[..., None], tmp_path: Path
+    copied: Path, teetotal: Callable[..., Result]
 ) -> None:
-    put("a", SEALED, *hook(*_SEALED))
-    put("b", SEALED, *hook(*_HOOK))
-    assert teetotal("run", "--no-check", "a").exit_code == 0
+    put(copied / "landing", "late", SEALED, *hook(*_HOOK))
     before = shown(teetotal, "silver.crossings")
-    keyring = tmp_path / "keyring.json"
+    keyring = copied / "keyring.json"
     keyring.chmod(0o644)
-    done = teetotal("run", "--no-check", "--full")
+    done = teetotal("run", "--no-check", "--full", "honest", "late")
     assert done.exit_code == 1
     lines = done.stderr.splitlines()
-    assert [line.partition(": failed: ")[0] for line in lines] == ["a", "b"]
+    assert [line.partition(": failed: ")[0] for line in lines] == ["honest", "late"]
     assert all("keyring.json" in line for line in lines)
     assert shown(teetotal, "silver.crossings") == before, "what was made before is as it was"
-    assert shown(teetotal, "silver.runs", "--run", "b") == []
-    assert states(teetotal("status").output)["b"][0] == "stale"
+    assert shown(teetotal, "silver.runs", "--run", "late") == []
+    assert states(teetotal("status").output)["late"][0] == "stale"
     keyring.chmod(0o600)
     assert teetotal("run", "--no-check").exit_code == 0
-    assert {run: words[0] for run, words in states(teetotal("status").output).items()} == {
-        "a": "unchecked",
-        "b": "unchecked",
-    }
-    assert len(shown(teetotal, "silver.runs")) == 2
+    assert {words[0] for words in states(teetotal("status").output).values()} == {"unchecked"}
+    assert len(shown(teetotal, "silver.runs")) == 9
 
 
-def test_one_run_that_no_engine_can_conform_fails_alone(
-    teetotal: Callable[..., Result], put: Callable[..., None], tmp_path: Path
-) -> None:
+def test_one_run_that_no_engine_can_conform_fails_alone(teetotal: Callable[..., Result], tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
-        put(name, SEALED, *hook(*_SEALED))
+        put(tmp_path / "landing", name, SEALED, *hook(*_SEALED))
     lake = tmp_path / "lake" / "silver" / "spans"
     lake.mkdir(parents=True)
     # Somebody put a file where the partition of one run should be.
@@ -258,20 +280,18 @@ def test_one_run_that_no_engine_can_conform_fails_alone(
 
 
 def test_a_number_that_no_engine_can_add_is_no_traceback_and_stops_no_other_run(
-    teetotal: Callable[..., Result], put: Callable[..., None]
+    teetotal: Callable[..., Result], tmp_path: Path
 ) -> None:
     copy = {**kernel("Memcpy HtoD (Pageable -> Device)", 10), "cat": "gpu_memcpy", "args": {"bytes": (1 << 63) - 1}}
-    put("a", 'regime = "hopper_spt_cc"\n', copy)
-    put("b", SEALED, *hook(*_SEALED))
+    put(tmp_path / "landing", "a", 'regime = "hopper_spt_cc"\n', copy)
+    put(tmp_path / "landing", "b", SEALED, *hook(*_SEALED))
     done = teetotal("run", "--no-check", "--engine", "duckdb")
     assert "b: " in done.stdout
     assert done.exit_code in {0, 1}
 
 
-def test_no_table_of_silver_is_without_a_show(teetotal: Callable[..., Result], put: Callable[..., None]) -> None:
-    put("honest", SEALED, *hook(*_SEALED))
-    teetotal("run", "--no-check")
+def test_no_table_of_silver_is_without_a_show(reading: Callable[..., Result]) -> None:
     for table in silver.TABLES:
-        drawn = teetotal("show", table.full_name, "--run", "honest")
+        drawn = reading("show", table.full_name, "--run", "honest")
         assert drawn.exit_code == 0, table.full_name
         assert "rows" in drawn.output

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import polars as pl
 import pytest
 
-from tests.support.silver_rows import APART, RUN, Bronze, Silver, apart, conformed
+from tests.support.silver_rows import Bronze, Silver, apart, conformed, take_run
 
 if TYPE_CHECKING:
     from tests.support.silver_rows import Bench
@@ -40,18 +39,4 @@ def found(request: pytest.FixtureRequest, everything: dict[int, Silver]) -> Silv
 
 def _returned(everything: Silver, place: int) -> Silver:
     """What came of one test's rows, under the names that the test gave."""
-    return Silver({name: _own(frame, place) for name, frame in everything.tables.items()})
-
-
-def _own(frame: pl.DataFrame, place: int) -> pl.DataFrame:
-    mine = frame.filter(pl.col("run_id") == f"case-{place}").with_columns(run_id=pl.lit(RUN))
-    if "source_sha256" in mine.columns:
-        mine = mine.with_columns(pl.col("source_sha256").str.strip_prefix(f"case-{place}/"))
-    for name in ("rank", "reference_rank"):
-        if name in mine.columns:
-            mine = mine.with_columns(pl.col(name) - place * APART)
-    if "key_scope" in mine.columns:
-        mine = mine.with_columns(
-            key_scope=pl.col("key_scope").str.replace(r"^rank \d+", pl.format("rank {}", pl.col("rank")))
-        )
-    return mine
+    return Silver({name: take_run(frame, place) for name, frame in everything.tables.items()})

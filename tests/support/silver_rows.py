@@ -39,11 +39,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from lake.frames import Frame
+    from lake.store import Lake
     from lake.tables import Table
 
 _NOTHING = {Kind.TEXT: "", Kind.INT32: 0, Kind.INT64: 0, Kind.FLOAT64: 0.0, Kind.BOOL: False}
 RUN = "run-1"
 _OTHERS = (readings.TABLE, collective_records.TABLE, tokens.TABLE)
+# The tables of `Bronze`, in its order.
+_TABLES = (
+    *(trace_events.TABLE, source_files.TABLE, unreadable.TABLE, claimed.TABLE, training_log.TABLE, nsys_events.TABLE),
+    *_OTHERS,
+)
 # Ranks of runs that go through one chain together are this far apart.
 APART = 1000
 
@@ -234,6 +240,17 @@ class Bronze:
         )
 
     @classmethod
+    def read(cls, lake: Lake, count: int) -> Bronze:
+        """Runs of a lake that are named `case-0`, `case-1` and so on, set apart from each other."""
+        adapts = [(f"case-{place}", apart(place)) for place in range(count)]
+        return cls(
+            *(
+                rows_of(table, (adapt(row) for run_id, adapt in adapts for row in scan_rows(lake, table, run_id)))
+                for table in _TABLES
+            )
+        )
+
+    @classmethod
     def joined(cls, parts: Iterable[Bronze]) -> Bronze:
         """Several runs as one set of tables."""
         parts = list(parts)
@@ -253,6 +270,26 @@ def apart(place: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
         return adapted
 
     return adapt
+
+
+def scan_rows(lake: Lake, table: Table, run_id: str) -> list[dict[str, Any]]:
+    """The rows of a run in a lake."""
+    return lake.scan(table, [run_id]).collect().to_dicts()
+
+
+def take_run(frame: pl.DataFrame, place: int) -> pl.DataFrame:
+    """The rows of one run among many, with the ranks and sources that it had before it was set apart."""
+    mine = frame.filter(pl.col("run_id") == f"case-{place}").with_columns(run_id=pl.lit(RUN))
+    if "source_sha256" in mine.columns:
+        mine = mine.with_columns(pl.col("source_sha256").str.strip_prefix(f"case-{place}/"))
+    for name in ("rank", "reference_rank"):
+        if name in mine.columns:
+            mine = mine.with_columns(pl.col(name) - place * APART)
+    if "key_scope" in mine.columns:
+        mine = mine.with_columns(
+            key_scope=pl.col("key_scope").str.replace(r"^rank \d+", pl.format("rank {}", pl.col("rank")))
+        )
+    return mine
 
 
 # -- the way to silver -------------------------------------------------------------------------------------
