@@ -10,7 +10,8 @@ import pyarrow as pa
 from assets.build.comparisons import index_measured_runs
 from assets.build.forecasts import read_regime, read_runs
 from gold import what_if
-from gold.changes import OFF, SETTINGS, predict_change
+from gold.changes import SETTINGS, predict_change
+from gold.forecast_runs import OFF
 from gold.pairs import pair_runs
 from lake.errors import EvidenceRejected, nearest
 from pipelines.cli.show import format_grid
