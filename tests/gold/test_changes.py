@@ -157,6 +157,13 @@ def test_no_change_at_all_takes_what_the_run_takes() -> None:
     assert found.verdict == "within model error"
 
 
+def test_a_run_that_no_cost_explains_is_still_what_a_change_starts_from() -> None:
+    odd = make_pair("ringy", COST, "odd")
+    odd = time_candidate(odd, 0.9 * odd.baseline_ns)
+    found = ask(odd.candidate, make_model(*make_pairs(COST), odd), accumulate="1")
+    assert found.predicted_ns == pytest.approx(odd.candidate_ns)
+
+
 def test_many_micro_batches_leave_nothing_but_compute() -> None:
     pair = make_pair("ringy", COST)
     steps = [ask(pair.candidate, accumulate=count).predicted_ns or 0.0 for count in ("1", "2", "4", "1000000")]

@@ -121,6 +121,14 @@ def test_chains_are_predicted_from_what_they_did_to_other_models() -> None:
     assert rows[0]["interval_level"] is None
 
 
+def test_what_chains_did_to_a_model_is_left_out_of_its_own_prediction() -> None:
+    pairs = [*plant_chains("ringy", factor=0.6), *plant_chains("mixed", factor=0.4)]
+    rows = list_checks(list_rows(TABLE, measure(SEALED, pairs)), "chains")
+    wanted = {"ringy": predict_pair(pairs[0], 0.5 * 0.4), "mixed": predict_pair(pairs[2], 0.5 * 0.6)}
+    found = {row["left_out"]: row["predicted_step_ns"] for row in rows}
+    assert found == {model: pytest.approx(step_ns, rel=1e-6) for model, step_ns in wanted.items()}
+
+
 def test_a_run_with_several_chains_is_predicted_once_from_runs_alike() -> None:
     pairs = plant_chains("ringy", "mixed")
     again = replace(pairs[0], candidate=replace(pairs[0].candidate, run_id="a-repeat-that-does-not-say-so"))
