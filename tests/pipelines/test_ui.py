@@ -49,8 +49,8 @@ _MANY = 1000
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> House:
-    """A lake with a pair of runs in it, recorded as checked: `teetotal demo` has a test that holds the checks."""
-    # Every look of a sensor takes a second of a core, of which the launches that tests wait for have only two.
+    """A lake with a pair of runs in it, recorded as checked: tests/assets/test_expectations.py holds their checks."""
+    # Sensors that look every second compete for the cores with the launches that tests wait for.
     made = House(tmp_path_factory.mktemp("house"), TEETOTAL_SENSOR_SECONDS="5")
     for run_id in (PLAIN, TEE):
         made.land(run_id)

@@ -116,7 +116,7 @@ class HostileRuns:
     def conform_together(self) -> dict[str, Conformed]:
         """Land all other cases and conform each with Polars, then all at once with every engine.
 
-        DuckDB takes ten seconds to plan the chain, however few the rows are: it plans it once.
+        The chain takes DuckDB about ten seconds, however few the rows are: it goes through it once.
         """
         run_ids = {name: f"case-{place}" for place, name in enumerate(TOGETHER)}
         landed = {name: self._land(CASES[name][1], run_id, CASES[name][0]) for name, run_id in run_ids.items()}
