@@ -168,6 +168,12 @@ def _predict_one_gpu(run: ForecastRun, model: RegimeModel, change: Mapping[str, 
         raise Refusal(f"{told[0].lower()}{told[1:].rstrip('.')}")
     spread = model.find_one_gpu_spread(run)
     low, high = spread.widen(found.step_ns, run.step_ns or found.step_ns) if spread else (None, None)
+    caveats = [] if spread else ["errors on fewer than two other models make no interval"]
+    ends = found.assumed_low_ratio, found.assumed_high_ratio
+    if low is not None and high is not None and ends[0] is not None and ends[1] is not None and run.step_ns:
+        # One batch size and no trace: whether host or GPU bounds the step is not known, so both ends are kept open.
+        low, high = min(low, run.step_ns * ends[0]), max(high, run.step_ns * ends[1])
+        caveats.append("nothing shows whether the host or the GPU bounds its step: the interval holds both")
     return Outcome(
         named,
         "plateau",
@@ -178,7 +184,7 @@ def _predict_one_gpu(run: ForecastRun, model: RegimeModel, change: Mapping[str, 
         spread.level if spread else None,
         found.dominant_term,
         found.is_extrapolated,
-        caveat=None if spread else "errors on fewer than two other models make no interval",
+        caveat="; ".join(caveats) or None,
     )
 
 

@@ -15,6 +15,7 @@ from tests.support.forecast_pairs import (
     make_pair,
     make_pairs,
     make_run,
+    make_single_pairs,
     make_step,
     plant_chains,
     time_candidate,
@@ -126,6 +127,21 @@ def test_one_gpu_under_a_regime_already_is_refused() -> None:
 
 def test_one_gpu_without_a_batch_size_is_refused() -> None:
     assert refused(make_run("x", world_size=1, batch_size=None), regime=SEALED) == "it does not say its batch size"
+
+
+def test_where_nothing_tells_host_from_gpu_time_the_interval_holds_both() -> None:
+    pairs = make_single_pairs()
+    model = RegimeModel("hopper_spt_cc", tuple(pairs), tuple(pair.baseline for pair in pairs))
+    known, lone = (
+        predict_change(run, model, {"regime": "hopper_spt_cc"})
+        for run in (pairs[1].baseline, make_run("lone", step_ms=40, model="lone", world_size=1, batch_size=64))
+    )
+    assert (known.method, known.caveat) == ("plateau", None)
+    assert known.low_ns is not None
+    assert lone.caveat == "nothing shows whether the host or the GPU bounds its step: the interval holds both"
+    assert lone.low_ns is not None
+    assert lone.high_ns is not None
+    assert lone.high_ns / lone.low_ns > (known.high_ns or 0) / known.low_ns
 
 
 # -- predictions ------------------------------------------------------------------------------------------------------
