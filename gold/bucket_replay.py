@@ -7,6 +7,7 @@ hide it. A bucket's ready time is when its data was there on all ranks; its serv
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
 
 MIB = 1 << 20
+# The last steps of a recording that are replayed: more of them would say little more.
+MOST_STEPS = 4
 # DDP fills its first bucket to this size only, so that communication begins early.
 FIRST_BUCKET_BYTES = MIB
 # A bucket so many times larger than the cap holds a layer that no smaller cap can split.
@@ -71,7 +74,7 @@ def read_steps(rows: Iterable[Row]) -> tuple[TracedStep, ...]:
     first = min(row["rank"] for row in usable)
     mine = sorted((row for row in usable if row["rank"] == first), key=itemgetter("step_number", "collective_number"))
     steps = (_read_step(list(of_step)) for _, of_step in groupby(mine, key=itemgetter("step_number")))
-    return tuple(step for step in steps if step is not None)
+    return tuple(step for step in steps if step is not None)[-MOST_STEPS:]
 
 
 def _read_step(rows: Sequence[Row]) -> TracedStep | None:
@@ -118,6 +121,7 @@ def _follow_chain(
     return begin, end
 
 
+@lru_cache(maxsize=4096)  # asked again for every cost that is tried
 def fit_scale(step: TracedStep, step_ns: float, bounds: tuple[float, float] = PROFILER_SCALES) -> float:
     """What the time of compute must be multiplied with so that the replay takes as long as a step without profiler."""
 

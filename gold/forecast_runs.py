@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gold.bucket_replay import TracedStep, read_steps
+import numpy as np
+
+from gold.bucket_replay import TracedStep, predict, read_steps, seal_ring
 from gold.pairs import MACHINE, read_fields
 
 if TYPE_CHECKING:
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     Rows = Sequence[Mapping[str, Any]]
 
 OFF = "cc_off"
+# Nanoseconds per byte at which each pair is replayed, from 50 GB/s to 50 MB/s; costs between them are interpolated.
+COSTS = np.geomspace(0.02, 20.0, 200)
 # No regime's model is fitted on more pairs: adding a run costs the same in a lake of any size.
 MOST_PAIRS = 128
 # Of one workload so many pairs are enough.
@@ -92,6 +97,16 @@ class ForecastPair:
     traced: tuple[tuple[TracedStep, ...], ...]
     # How far the repeats of a side lie apart: the standard deviation of their logarithms, both sides together.
     noise_fraction: float | None = None
+
+    @cached_property
+    def errors_by_cost(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Logarithm of predicted over measured step at each of `COSTS`: made once, however often the pair is fitted."""
+        return np.array([math.log(max(self.predict(cost), 1.0) / self.candidate_ns) for cost in COSTS])
+
+    def predict(self, ns_per_byte: float) -> float:
+        """The candidate's step from its baseline's traces and step: the mean over the traced runs."""
+        added = seal_ring(ns_per_byte)
+        return math.fsum(predict(steps, self.baseline_ns, added) for steps in self.traced) / len(self.traced)
 
     @property
     def slowdown(self) -> float:

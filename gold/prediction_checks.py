@@ -18,7 +18,6 @@ from gold.ring_costs import (
     guess_nearest,
     guess_per_byte,
     leave_out,
-    predict_pair,
     rebucket_ratio,
     select_replayed,
     solve_cost,
@@ -131,7 +130,7 @@ def _check_chains(pairs: Sequence[ForecastPair]) -> Iterator[dict[str, Any]]:
         factor = average_factor({name: values for name, values in factors.items() if name != model})
         cost = solve_cost(one)
         if factor and cost:
-            predicted = predict_pair(one, cost * factor)
+            predicted = one.predict(cost * factor)
             yield _describe_change("chains", "model", model, (one, other), predicted)
 
 

@@ -6,17 +6,19 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import scipy
 
-from gold.bucket_replay import fit_scale, predict, rebucket, replay, seal_ring
+from gold.bucket_replay import fit_scale, rebucket, replay, seal_ring
+from gold.forecast_runs import COSTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gold.forecast_runs import ForecastPair
 
-# Logarithms of nanoseconds per byte: from 50 GB/s to 50 MB/s.
-_BOUNDS = (math.log(0.02), math.log(20.0))
+# Costs that are tried between two of those at which pairs are replayed.
+_BETWEEN = 129
 # What adds less than this to a step is hidden.
 HIDDEN_FRACTION = 0.03
 
@@ -50,34 +52,29 @@ def _is_alike(pair: ForecastPair) -> bool:
     return all(pair.candidate.fields.get(name) == pair.baseline.fields.get(name) for name in names)
 
 
-def predict_pair(pair: ForecastPair, ns_per_byte: float) -> float:
-    """The candidate's step from its baseline's traces and step: the mean over the traced runs."""
-    found = [predict(steps, pair.baseline_ns, seal_ring(ns_per_byte)) for steps in pair.traced]
-    return sum(found) / len(found)
-
-
 def fit_cost(pairs: Sequence[ForecastPair], chains: int = 1) -> RingCost | None:
     """The cost per byte with the least sum of relative errors, which one odd recording cannot move far."""
     usable = sorted(select_replayed(pairs, chains), key=lambda pair: pair.candidate.run_id)
     if not usable:
         return None
-
-    def miss(logarithm: float) -> float:
-        cost = math.exp(logarithm)
-        return math.fsum(abs(math.log(max(predict_pair(pair, cost), 1.0) / pair.candidate_ns)) for pair in usable)
-
-    found = scipy.optimize.minimize_scalar(miss, bounds=_BOUNDS, method="bounded", options={"xatol": 1e-4})
-    return RingCost(math.exp(float(found.x)), chains, tuple(usable))
+    logarithms = np.log(COSTS)
+    errors = np.array([pair.errors_by_cost for pair in usable])
+    best = int(np.abs(errors).sum(axis=0).argmin())
+    around = np.linspace(logarithms[max(0, best - 1)], logarithms[min(len(COSTS) - 1, best + 1)], _BETWEEN)
+    sums = sum(np.abs(np.interp(around, logarithms, row)) for row in errors)
+    return RingCost(math.exp(float(around[int(np.argmin(sums))])), chains, tuple(usable))
 
 
 def solve_cost(pair: ForecastPair) -> float | None:
     """The cost per byte at which the replay of a pair comes true; none where sealing is hidden or the pair is odd."""
-    low, high = (math.exp(bound) for bound in _BOUNDS)
-
-    def miss(cost: float) -> float:
-        return predict_pair(pair, cost) - pair.candidate_ns
-
-    return float(scipy.optimize.brentq(miss, low, high)) if pair.traced and miss(low) < 0 < miss(high) else None
+    errors = pair.errors_by_cost if pair.traced else np.zeros(1)
+    if not errors[0] < 0 < errors[-1]:
+        return None
+    above = int(np.argmax(errors > 0))
+    found = scipy.optimize.brentq(
+        lambda cost: pair.predict(cost) - pair.candidate_ns, float(COSTS[above - 1]), float(COSTS[above])
+    )
+    return float(found)
 
 
 def find_siblings(pairs: Iterable[ForecastPair], name: str) -> list[tuple[ForecastPair, ForecastPair]]:
@@ -133,9 +130,7 @@ def leave_out(
     for left_out in sorted({key(pair) for pair in usable}):
         cost = fit_cost([pair for pair in usable if key(pair) != left_out], chains)
         if cost is not None:
-            found += [
-                (left_out, pair, predict_pair(pair, cost.ns_per_byte)) for pair in usable if key(pair) == left_out
-            ]
+            found += [(left_out, pair, pair.predict(cost.ns_per_byte)) for pair in usable if key(pair) == left_out]
     return found
 
 

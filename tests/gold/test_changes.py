@@ -7,7 +7,6 @@ import pytest
 
 from gold.changes import Outcome, RegimeModel, name_change, predict_change
 from gold.forecast_runs import OFF
-from gold.ring_costs import predict_pair
 from tests.support.forecast_pairs import (
     MODELS,
     MS,
@@ -164,7 +163,7 @@ def test_a_run_whose_sealing_costs_more_than_others_keeps_its_own_cost() -> None
     odd = make_pair("ringy", 2 * COST, "odd")
     model = make_model(*make_pairs(COST), *plant_chains("mixed", "dense"), odd)
     found = ask(odd.candidate, model, chains="2")
-    assert found.predicted_ns == pytest.approx(predict_pair(odd, 2 * COST * 0.6), rel=1e-3)
+    assert found.predicted_ns == pytest.approx(odd.predict(2 * COST * 0.6), rel=1e-3)
 
 
 def test_no_change_at_all_takes_what_the_run_takes() -> None:

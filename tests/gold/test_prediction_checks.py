@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gold.prediction_checks import TABLE, find_regime_spread, measure
-from gold.ring_costs import predict_pair
 from tests.support.forecast_pairs import (
     MODELS,
     SEALED,
@@ -50,7 +49,7 @@ def test_each_model_is_predicted_without_itself() -> None:
 def test_a_model_that_differs_is_missed_by_what_the_others_say() -> None:
     pairs = [make_pair("ringy", 2.0), make_pair("mixed", 0.5), make_pair("dense", 0.5)]
     row = next(row for row in measure(SEALED, pairs).to_pylist() if row["left_out"] == "ringy")
-    wanted = predict_pair(pairs[0], 0.5)
+    wanted = pairs[0].predict(0.5)
     assert row["predicted_step_ns"] == pytest.approx(wanted, rel=1e-3)
     assert row["error_fraction"] == pytest.approx(wanted / pairs[0].candidate_ns - 1, rel=1e-2)
     assert row["is_inside"] is False
@@ -124,7 +123,7 @@ def test_chains_are_predicted_from_what_they_did_to_other_models() -> None:
 def test_what_chains_did_to_a_model_is_left_out_of_its_own_prediction() -> None:
     pairs = [*plant_chains("ringy", factor=0.6), *plant_chains("mixed", factor=0.4)]
     rows = list_checks(list_rows(TABLE, measure(SEALED, pairs)), "chains")
-    wanted = {"ringy": predict_pair(pairs[0], 0.5 * 0.4), "mixed": predict_pair(pairs[2], 0.5 * 0.6)}
+    wanted = {"ringy": pairs[0].predict(0.5 * 0.4), "mixed": pairs[2].predict(0.5 * 0.6)}
     found = {row["left_out"]: row["predicted_step_ns"] for row in rows}
     assert found == {model: pytest.approx(step_ns, rel=1e-6) for model, step_ns in wanted.items()}
 

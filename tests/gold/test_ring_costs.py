@@ -16,7 +16,6 @@ from gold.ring_costs import (
     guess_nearest,
     guess_per_byte,
     leave_out,
-    predict_pair,
     rebucket_ratio,
     select_replayed,
     solve_cost,
@@ -63,7 +62,7 @@ def test_no_pairs_have_no_cost() -> None:
 def test_the_cost_that_makes_one_pair_come_true_is_solved() -> None:
     pair = make_pair("ringy", 0.8)
     assert solve_cost(pair) == pytest.approx(0.8)
-    assert predict_pair(pair, 0.8) == pytest.approx(pair.candidate_ns)
+    assert pair.predict(0.8) == pytest.approx(pair.candidate_ns)
 
 
 def test_a_pair_that_hides_its_sealing_or_is_odd_has_no_cost_of_its_own() -> None:
@@ -78,7 +77,7 @@ def test_repeats_of_a_traced_baseline_count_alike() -> None:
     other = make_step((80, 1, 1))
     both = replace(pair, traced=(*pair.traced, (other,)))
     alone = replace(pair, traced=((other,),))
-    assert predict_pair(both, 0.5) == pytest.approx((predict_pair(pair, 0.5) + predict_pair(alone, 0.5)) / 2)
+    assert both.predict(0.5) == pytest.approx((pair.predict(0.5) + alone.predict(0.5)) / 2)
 
 
 # -- which pairs are replayed -----------------------------------------------------------------------------------------
@@ -109,7 +108,7 @@ def test_a_model_is_predicted_without_its_own_pairs() -> None:
     found = {left_out: (pair, predicted) for left_out, pair, predicted in leave_out(pairs, name_model)}
     pair, predicted = found["ringy"]
     assert pair == pairs[0]
-    assert predicted == pytest.approx(predict_pair(pair, 0.5), rel=1e-3), "the cost of the others, not its own"
+    assert predicted == pytest.approx(pair.predict(0.5), rel=1e-3), "the cost of the others, not its own"
     assert predicted < 0.9 * pair.candidate_ns
 
 

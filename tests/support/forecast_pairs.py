@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from gold.bucket_replay import MIB, TracedStep, read_steps
 from gold.exposure import TABLE
 from gold.forecast_runs import OFF, ForecastPair, ForecastRun
-from gold.ring_costs import predict_pair
 from lake.contract import require_declared
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def make_pair(model: str, ns_per_byte: float, name: str = "", **fields: Any) -> 
     plain = make_run(f"{name or model}-plain", OFF, plain_ns / MS, steps=steps, burden=burden, **common)
     sealed = make_run(f"{name or model}-sealed", SEALED, 1, burden=burden, **common, **of_ring)
     pair = ForecastPair(sealed, plain, plain_ns, plain_ns, (steps,), noise)
-    return time_candidate(pair, predict_pair(pair, ns_per_byte))
+    return time_candidate(pair, pair.predict(ns_per_byte))
 
 
 def time_candidate(pair: ForecastPair, candidate_ns: float) -> ForecastPair:
