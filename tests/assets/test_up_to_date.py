@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from assets.build import comparisons
+from assets.build import comparisons, forecasts
 from assets.build.context import BuildContext
 from assets.build.tiers import TIERS, build_tier
 from bronze.limits import Limits
@@ -64,6 +64,11 @@ def test_a_pair_is_stale_once_its_baseline_changed(lake: Lake, zone: LandingZone
     assert states["tee"] == "stale", "the pair is new, the family that it is a point of is not"
     assert "tee: stale: gold.scaling is stale: a pair of its family changed" in notes
     comparisons.build_families(lake)
+    states, notes = read_status(lake, zone)
+    assert states["tee"] == "stale", "the forecasts of its regime go by the pair as it was"
+    changed = "a pair of its regime, or a run without a TEE, changed"
+    assert f"tee: stale: gold.cost_model is stale: {changed}" in notes
+    forecasts.build_forecasts(lake)
     assert read_status(lake, zone)[0]["tee"] == "unchecked"
 
 
