@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lake.store import Lake
 
 SECTIONS = (
-    *("verdicts", "slowdown", "overhead", "time", "overlap", "operations"),
+    *("verdicts", "slowdown", "overhead", "cheaper", "time", "overlap", "operations"),
     *("sealing", "rejected", "availability", "published", "provenance"),
 )
 
