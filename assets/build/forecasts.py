@@ -64,10 +64,10 @@ def stale_regimes(
         chosen = choose_pairs(paired, index, regime)
         off_runs = choose_off_runs(chosen, index)
         read = sorted({name for pair in chosen for name in (*pair.candidates, *pair.baselines)} | set(off_runs))
-        marks = {
-            table: fingerprint(table, [[name, *_list_marks(look, table, name)] for name in read], regime)
-            for table in FORECAST_TABLES
-        }
+        # All of them are made from the same tables, whose marks are read once.
+        inputs = sorted({name for table in FORECAST_TABLES for name in table.inputs})
+        listed = [[name, *_list_marks(look, inputs, name)] for name in read]
+        marks = {table: fingerprint(table, listed, regime) for table in FORECAST_TABLES}
         changed = "a pair of its regime, or a run without a TEE, changed"
         reasons = (explain_stale(look, table, regime, marks[table], changed) for table in tables)
         why = next((why for why in reasons if why is not None), None)
@@ -81,8 +81,8 @@ def stale_regimes(
     return stale
 
 
-def _list_marks(look: Look, table: Table, run_id: str) -> list[int | None]:
-    return sorted({look.snapshot(TABLES[name]).mark(run_id) for name in table.inputs}, key=str)
+def _list_marks(look: Look, inputs: Sequence[str], run_id: str) -> list[int | None]:
+    return sorted({look.snapshot(TABLES[name]).mark(run_id) for name in inputs}, key=str)
 
 
 def make_forecasts(lake: Lake, stale: StaleRegime) -> list[Written]:

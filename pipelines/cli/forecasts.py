@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+import polars as pl
 import pyarrow as pa
 
 from assets.build.comparisons import index_measured_runs
-from assets.build.forecasts import read_regime, read_runs
+from assets.build.forecasts import read_regime, read_runs, stale_regimes
+from assets.build.freshness import Look
 from gold import what_if
 from gold.changes import SETTINGS, predict_change
 from gold.forecast_runs import OFF
@@ -66,11 +68,14 @@ def _wrong(what: str, hint: str) -> click.BadParameter:
 
 def answer(lake: Lake, run_id: str, change: Mapping[str, str]) -> list[Row]:
     """What a change does to a run; the usual remedies, or each known regime, where nothing is asked."""
-    index = index_measured_runs(lake)
+    look = Look(lake)
+    index = index_measured_runs(look)
     if run_id not in index:
         raise EvidenceRejected(f"no run {run_id[:160]!r} with gold tables", nearest(run_id[:160], index))
     own = index[run_id]["regime"] or OFF
     paired = pair_runs(index)
+    if not change and (stored := _read_stored(lake, look, run_id)):
+        return _rank(stored)
     known = sorted({str(pair.regime) for pair in paired.values() if pair.baseline_run_id is not None})
     first = paired[run_id].repeated_run_id if run_id in paired else None
     asked = first or run_id
@@ -88,8 +93,19 @@ def answer(lake: Lake, run_id: str, change: Mapping[str, str]) -> list[Row]:
         )
     else:
         changes = [dict(change)] if change else [{}]
-    rows = [row for one in changes for row in _answer_one(lake, asked, own, one)]
-    return sorted(rows, key=lambda row: (row["saved_ns"] is None, -(row["saved_ns"] or 0)))
+    return _rank([row for one in changes for row in _answer_one(lake, asked, own, one)])
+
+
+def _rank(rows: Sequence[Row]) -> list[Row]:
+    """What saves most first, what cannot be predicted last."""
+    return sorted(rows, key=lambda row: (row["saved_ns"] is None, -(row["saved_ns"] or 0), row["change"]))
+
+
+def _read_stored(lake: Lake, look: Look, run_id: str) -> list[Row]:
+    """What `teetotal run` has answered of a run already; nothing where that is out of date."""
+    stale = {one.regime for one in stale_regimes(look)}
+    rows = lake.scan(what_if.TABLE).filter(pl.col("run_id") == run_id).collect().to_dicts()
+    return [] if any(row["regime"] in stale for row in rows) else rows
 
 
 def _answer_one(lake: Lake, run_id: str, own: str, change: Mapping[str, str]) -> list[Row]:

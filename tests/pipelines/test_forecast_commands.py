@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from gold import prediction_checks, what_if
-from pipelines.cli import validation
+from pipelines.cli import forecasts, validation
 from pipelines.cli.main import main
 
 if TYPE_CHECKING:
@@ -53,6 +53,15 @@ def test_remedies_of_a_run_are_ranked_by_what_they_save_and_refusals_come_last(r
     assert refused["direct=true"] == "not predictable because recordings differ even in whether direct helps"
     assert refused["chains=4"].startswith("not predictable because no pair shows what chains=4 does")
     assert "bucket_cap_mib=25" not in {row["change"] for row in rows}, "that is its cap"
+
+
+@pytest.mark.parametrize("run_id", ["gpt2-plain-w4", "bert-base-sealed-w2"])
+def test_what_a_launch_has_answered_is_what_would_be_answered_now(
+    recorded: Lake, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = ask_json(recorded, run_id)
+    monkeypatch.setattr(forecasts, "_read_stored", lambda *_: [])
+    assert ask_json(recorded, run_id) == stored
 
 
 def test_several_settings_are_one_change(recorded: Lake) -> None:
