@@ -75,7 +75,7 @@ def answer(lake: Lake, run_id: str, change: Mapping[str, str]) -> list[Row]:
     own = index[run_id]["regime"] or OFF
     paired = pair_runs(index)
     if not change and (stored := _read_stored(lake, look, run_id)):
-        return _rank(stored)
+        return _rank(_drop_rates(stored))
     known = sorted({str(pair.regime) for pair in paired.values() if pair.baseline_run_id is not None})
     first = paired[run_id].repeated_run_id if run_id in paired else None
     asked = first or run_id
@@ -93,7 +93,13 @@ def answer(lake: Lake, run_id: str, change: Mapping[str, str]) -> list[Row]:
         )
     else:
         changes = [dict(change)] if change else [{}]
-    return _rank([row for one in changes for row in _answer_one(lake, asked, own, one)])
+    rows = [row for one in changes for row in _answer_one(lake, asked, own, one)]
+    return _rank(rows if change else _drop_rates(rows))
+
+
+def _drop_rates(rows: Sequence[Row]) -> list[Row]:
+    """The answers without rates of sealing: those are what hardware would have to reach, and nothing to be set."""
+    return [row for row in rows if "sealing_gb_per_second" not in row["change"]]
 
 
 def _rank(rows: Sequence[Row]) -> list[Row]:
@@ -129,8 +135,7 @@ def rank_fleet(lake: Lake) -> list[Row]:
     What changes the mathematics (a larger effective batch) is named only where nothing else is worth it.
     """
     rows = [row for row in lake.scan(what_if.TABLE).collect().to_dicts() if row["verdict"] == "worth it"]
-    # A rate is what hardware would have to reach, and nothing that a person can set.
-    rows = [row for row in rows if "sealing_gb_per_second" not in row["change"]]
+    rows = _drop_rates(rows)
     rows.sort(key=lambda row: ("accumulate" in row["change"], -row["saved_ns"], row["change"]))
     best: dict[str, Row] = {}
     for row in rows:

@@ -53,6 +53,7 @@ def test_remedies_of_a_run_are_ranked_by_what_they_save_and_refusals_come_last(r
     assert refused["direct=true"] == "not predictable because recordings differ even in whether direct helps"
     assert refused["chains=4"].startswith("not predictable because no pair shows what chains=4 does")
     assert "bucket_cap_mib=25" not in {row["change"] for row in rows}, "that is its cap"
+    assert not [row for row in rows if "sealing_gb_per_second" in row["change"]], "nobody can set that"
 
 
 @pytest.mark.parametrize("run_id", ["gpt2-plain-w4", "bert-base-sealed-w2"])
