@@ -32,7 +32,7 @@ _INDIVISIBLE = 2.0
 _FORWARD_FRACTION = 1 / 3
 # What a reduction takes beside its bytes: 13 buckets of the same gradients instead of 5 took so much longer.
 _BUCKET_NS = 150_000
-# The profiler slows the host; no recording of ours was stretched or shrunk by more.
+# The profiler slows the host; none of our recordings needs a scale beyond these.
 PROFILER_SCALES = (0.2, 3.0)
 # Another batch size may make any number of times the compute.
 ANY_SCALE = (0.0, 10_000.0)
@@ -105,7 +105,7 @@ def replay(step: TracedStep, scale: float = 1.0, added: Callable[[Bucket], float
 
 def replay_alone(step: TracedStep, scale: float = 1.0) -> float:
     """How long the step takes where nothing is reduced: until its last gradients are there, and what follows."""
-    # The ready time of a bucket that queued holds the reductions before it, which compute does not stretch.
+    # The ready time of a bucket that queued holds the reductions before it, which do not take longer when compute does.
     ready = min(step.buckets[-1].ready_ns * scale, _follow_chain(step, scale)[0])
     return ready + step.tail_ns * scale
 

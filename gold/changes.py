@@ -73,7 +73,7 @@ class Outcome:
         if self.refusal is not None:
             return f"not predictable because {self.refusal}"
         if self.low_ns is None or self.high_ns is None or self.current_ns is None:
-            return "within model error"
+            return "model error unknown"
         if self.high_ns < self.current_ns:
             return "worth it"
         return "costs more" if self.low_ns > self.current_ns else "within model error"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gold.ring_costs import RingCost
     from gold.single_gpu_model import PlateauModel
 
-TERMS = ("seal_and_open", "host_copy", "host_stretch", "fixed_host", "launch_added", "gpu_stretch", "loader_stretch")
+TERMS = ("seal_and_open", "host_copy", "host_slowdown", "fixed_host", "launch_added", "gpu_slowdown", "loader_slowdown")
 SOURCES = ("lake", "published")
 
 TABLE = Table(
@@ -37,9 +37,9 @@ TABLE = Table(
         text(
             "term",
             "seal_and_open: a byte of a message, sealed by one rank and opened by the next; host_copy: a byte that the "
-            "plain ring copies where the sealed one seals or opens it. For one GPU: host_stretch, gpu_stretch and "
-            "loader_stretch multiply a part of the step (host_stretch is what is added), fixed_host is the host time "
-            "that does not stretch, launch_added the time that one launch gains.",
+            "plain ring copies where the sealed one seals or opens it. For one GPU: host_slowdown, gpu_slowdown and "
+            "loader_slowdown multiply a part of the step, fixed_host is the host time that takes no longer under CC, "
+            "launch_added the time that CC adds to one launch.",
             one_of=TERMS,
         ),
         int64("chains_count", "Threads that seal one message together; 1 where that means nothing.", minimum=1),
@@ -47,7 +47,7 @@ TABLE = Table(
         float64("bytes_per_second", "Rate beyond that.", nullable=True, minimum=0),
         float64("low_bytes_per_second", "Lowest rate of a fit without one of the models.", nullable=True, minimum=0),
         float64("high_bytes_per_second", "Highest one.", nullable=True, minimum=0),
-        float64("stretch_ratio", "What a part of the step is multiplied with, or grows by.", nullable=True),
+        float64("slowdown_ratio", "What a part of the step is multiplied with.", nullable=True, minimum=0),
         int64("smallest_bytes", "Smallest message that it was fitted on.", nullable=True, minimum=0),
         int64("largest_bytes", "Largest one.", nullable=True, minimum=0),
         int64("pairs_count", "Pairs that it was fitted on.", minimum=0),
@@ -156,7 +156,7 @@ def _describe_plateau(plateau: PlateauModel) -> Iterable[dict[str, Any]]:
             **shared,
             "term": term,
             "alpha_ns": round(constant.value) if is_time else None,
-            "stretch_ratio": None if is_time else constant.value,
+            "slowdown_ratio": None if is_time else constant.value + (1 if constant.unit == "fraction" else 0),
             "models_count": constant.models_count,
             "source": "lake" if has_pairs else "published",
             "reason": None if has_pairs else "no pair depends on it: it is the published value",

@@ -155,7 +155,7 @@ def _sum_parts(spans: Frame) -> Frame:
 
 
 def _take_out_waits(parts: Frame, keys: list[str], order: list[str]) -> Frame:
-    """A send of the older hook holds its waiting for room, which is no copying."""
+    """A send of the older hook includes its wait for a free slot, which is no copying."""
     sends = number_rows(parts.filter(nw.col("_host_copy_ns") > 0), "_send", keys, order)
     waits = parts.filter(nw.col("_waited_ns") > 0)
     inside = find_containing(waits, sends, keys, "_send").filter(~nw.col("_send").is_null())

@@ -38,9 +38,6 @@ class ForecastRun:
     step_ns: float | None = None
     burden: float | None = None
     steps: tuple[TracedStep, ...] = ()
-    # Of one step, where a trace counted them.
-    launches_count: float | None = None
-    gpu_ns: float | None = None
 
     @property
     def model(self) -> str:

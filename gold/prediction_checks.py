@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from gold.prediction_intervals import Spread, find_spread, score_error
+from gold.prediction_intervals import Spread, find_model_spread
 from gold.ring_costs import (
     HIDDEN_FRACTION,
     average_factor,
@@ -167,15 +167,7 @@ def _describe_change(
 
 def find_regime_spread(pairs: Sequence[ForecastPair]) -> Spread | None:
     """The spread of predictions of a regime: by the errors on models that were left out."""
-    return find_spread(_score(leave_out(pairs, _KEYS["model"])))
-
-
-def _score(held_out: Sequence[tuple[str, ForecastPair, float]]) -> dict[str, list[float]]:
-    scores: dict[str, list[float]] = {}
-    for _, pair, predicted in held_out:
-        score = score_error(predicted, pair.candidate_ns, pair.baseline_ns)
-        scores.setdefault(pair.candidate.model, []).append(score)
-    return scores
+    return find_model_spread(leave_out(pairs, _KEYS["model"]))
 
 
 def _check(
@@ -201,7 +193,7 @@ def _describe(
     held_out: Sequence[tuple[str, ForecastPair, float]],
 ) -> dict[str, Any]:
     # The interval is made of the errors on other models only: as for a model that nobody has seen.
-    spread = find_spread(_score([one for one in held_out if one[1].candidate.model != pair.candidate.model]))
+    spread = find_model_spread(one for one in held_out if one[1].candidate.model != pair.candidate.model)
     low, high = spread.widen(predicted, pair.baseline_ns) if spread else (None, None)
     guesses: dict[str, float | None] = dict.fromkeys(GUESSES)
     if others:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from gold.forecast_runs import ForecastPair
 
 # No interval is stated above this level, however many models there are.
 MOST_LEVEL = 0.8
@@ -37,6 +39,15 @@ def weigh(predicted_ns: float, base_ns: float) -> float:
 def score_error(predicted_ns: float, measured_ns: float, base_ns: float) -> float:
     """The error of a prediction per unit of what it added."""
     return abs(math.log(predicted_ns / measured_ns)) / weigh(predicted_ns, base_ns)
+
+
+def find_model_spread(held_out: Iterable[tuple[str, ForecastPair, float]]) -> Spread | None:
+    """The spread of predictions by their errors on models that were left out: what was left out, pair, prediction."""
+    scores: dict[str, list[float]] = {}
+    for _, pair, predicted in held_out:
+        score = score_error(predicted, pair.candidate_ns, pair.baseline_ns)
+        scores.setdefault(pair.candidate.model, []).append(score)
+    return find_spread(scores)
 
 
 def find_spread(scores: Mapping[str, Sequence[float]]) -> Spread | None:

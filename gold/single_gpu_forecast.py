@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gold.prediction_intervals import Spread, find_spread, score_error
+from gold.prediction_intervals import Spread, find_model_spread
 from gold.single_gpu_model import PlateauModel, Prediction, fit_plateau, predict_step
 from gold.single_gpu_parts import SingleGpuRun
 
@@ -29,8 +29,6 @@ def describe_run(run: ForecastRun, step_ns: float | None = None) -> SingleGpuRun
         run.fields.get("dtype", ""),
         int(batch),
         step,
-        launches_count=run.launches_count,
-        gpu_ns=run.gpu_ns,
     )
 
 
@@ -76,8 +74,4 @@ def leave_out_plateau(
 
 def find_one_gpu_spread(pairs: Sequence[ForecastPair], off_runs: Sequence[ForecastRun]) -> Spread | None:
     """How far predictions were off on models that were left out."""
-    scores: dict[str, list[float]] = {}
-    for _, pair, predicted in leave_out_plateau(pairs, off_runs, lambda one: one.candidate.model):
-        score = score_error(predicted, pair.candidate_ns, pair.baseline_ns)
-        scores.setdefault(pair.candidate.model, []).append(score)
-    return find_spread(scores)
+    return find_model_spread(leave_out_plateau(pairs, off_runs, lambda one: one.candidate.model))

@@ -7,7 +7,6 @@ loader time grow by a factor each; copies take what a sweep under CC says. What 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from gold.single_gpu_parts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     Values = np.ndarray[Any, np.dtype[np.float64]]
     Pair = tuple[SingleGpuRun, SingleGpuRun]  # CC off, CC on
@@ -39,11 +38,11 @@ PAGEABLE_ON = CopyCost(42_560.0, 2.62e9)  # host to device under CC, ISPASS'25 s
 LAUNCH_ADDED_NS = 7_720.0
 
 _FIXED_FRACTION: Prior = (0.5, 0.2)  # of the shortest host time among runs of the same training loop
-_HOST_STRETCH: Prior = (LAUNCH_ADDED_NS / EAGER_KERNEL_NS, 0.15)
+_HOST_SLOWDOWN: Prior = (LAUNCH_ADDED_NS / EAGER_KERNEL_NS, 0.15)
 _LAUNCH_ADDED_US: Prior = (LAUNCH_ADDED_NS / 1e3, 3.0)
-_GPU_STRETCH: Prior = (1.0, 0.01)  # published kernel times are equal with and without CC
-_LOADER_STRETCH: Prior = (1.05, 0.05)
-# Precisions differ in launches per host time (autocast adds casts), so each may deviate from the shared stretch.
+_GPU_SLOWDOWN: Prior = (1.0, 0.01)  # published kernel times are equal with and without CC
+_LOADER_SLOWDOWN: Prior = (1.05, 0.05)
+# Precisions differ in launches per host time (autocast adds casts), so each may deviate from the shared slowdown.
 _PRECISION_DEVIATION: Prior = (0.0, 0.15)
 
 
@@ -63,10 +62,10 @@ class PlateauModel:
 
     hardware: str
     fixed_host: Constant
-    host_stretch: Constant
+    host_slowdown: Constant
     launch_added: Constant
-    gpu_stretch: Constant
-    loader_stretch: Constant
+    gpu_slowdown: Constant
+    loader_slowdown: Constant
     precision_deviations: tuple[tuple[str, float], ...]
     copy_off: CopyCost
     copy_on: CopyCost
@@ -79,12 +78,12 @@ class PlateauModel:
         if run.launches_count is not None:
             added_ns = run.launches_count * self.launch_added.value
         else:
-            stretch = self.host_stretch.value * (1 + dict(self.precision_deviations).get(run.precision, 0.0))
-            added_ns = stretch * (parts.host_ns - min(self.fixed_host.value, FIXED_HOST_MOST * parts.host_ns))
+            added = self.host_slowdown.value * (1 + dict(self.precision_deviations).get(run.precision, 0.0))
+            added_ns = added * (parts.host_ns - min(self.fixed_host.value, FIXED_HOST_MOST * parts.host_ns))
         return StepParts(
             host_ns=parts.host_ns + added_ns,
-            gpu_ns=parts.gpu_ns * self.gpu_stretch.value,
-            loader_ns=parts.loader_ns * self.loader_stretch.value,
+            gpu_ns=parts.gpu_ns * self.gpu_slowdown.value,
+            loader_ns=parts.loader_ns * self.loader_slowdown.value,
             copy_ns=run.time_copies(self.copy_on),
         )
 
@@ -92,8 +91,8 @@ class PlateauModel:
         """How many models support the constant that scales this part of this run; copies come from sweeps."""
         if term == "host":
             # Without traced pairs the cost of a launch is the published one, which other models need not support.
-            return self.host_stretch.models_count if run.launches_count is None else OTHER_MODELS_MIN
-        return {"gpu": self.gpu_stretch.models_count, "loader": self.loader_stretch.models_count}.get(
+            return self.host_slowdown.models_count if run.launches_count is None else OTHER_MODELS_MIN
+        return {"gpu": self.gpu_slowdown.models_count, "loader": self.loader_slowdown.models_count}.get(
             term, OTHER_MODELS_MIN
         )
 
@@ -137,7 +136,7 @@ def fit_plateau(
     kinds = {run.kind: run for run in sorted(known, key=lambda run: run.run_id) if run.kind[:2] in loops}
     shortest_ns = min((split_step(run, known, copy_off)[0].host_ns for run in kinds.values()), default=0.0)
     precisions = sorted({off.precision for off, _ in ours})
-    priors = [_FIXED_FRACTION, _HOST_STRETCH, _LAUNCH_ADDED_US, _GPU_STRETCH, _LOADER_STRETCH]
+    priors = [_FIXED_FRACTION, _HOST_SLOWDOWN, _LAUNCH_ADDED_US, _GPU_SLOWDOWN, _LOADER_SLOWDOWN]
     priors += [_PRECISION_DEVIATION] * len(precisions)
     start, spread = np.array(priors).T
     lowest = [0.0, 0.0, 0.0, 0.95, 0.95] + [-0.5] * len(precisions)
@@ -153,10 +152,10 @@ def fit_plateau(
         return PlateauModel(
             hardware=hardware,
             fixed_host=Constant(fixed * shortest_ns, "ns", _FIXED_FRACTION[0] * shortest_ns, len(decided["host"])),
-            host_stretch=Constant(host, "fraction", _HOST_STRETCH[0], len(decided["host"])),
+            host_slowdown=Constant(host, "fraction", _HOST_SLOWDOWN[0], len(decided["host"])),
             launch_added=Constant(launch * 1e3, "ns", LAUNCH_ADDED_NS, len(counted)),
-            gpu_stretch=Constant(gpu, "ratio", _GPU_STRETCH[0], len(decided["gpu"])),
-            loader_stretch=Constant(loader, "ratio", _LOADER_STRETCH[0], len(decided["loader"])),
+            gpu_slowdown=Constant(gpu, "ratio", _GPU_SLOWDOWN[0], len(decided["gpu"])),
+            loader_slowdown=Constant(loader, "ratio", _LOADER_SLOWDOWN[0], len(decided["loader"])),
             precision_deviations=tuple(zip(precisions, deviations, strict=True)),
             copy_off=copy_off,
             copy_on=copy_on,
@@ -210,38 +209,3 @@ def predict_step(model: PlateauModel, run: SingleGpuRun, off_runs: Iterable[Sing
         dominant_term=after.dominant_term,
         is_extrapolated=not (low <= run.batch_size <= high and is_seen and is_supported),
     )
-
-
-def _select_others(pairs: Iterable[Pair], run: SingleGpuRun) -> list[Pair]:
-    return [pair for pair in pairs if pair[0].model != run.model and pair[0].hardware == run.hardware]
-
-
-def _average_slowdown(pairs: Sequence[Pair]) -> float | None:
-    return fmean(sorted(on.step_ns / off.step_ns for off, on in pairs)) if pairs else None
-
-
-def predict_mean_slowdown(pairs: Iterable[Pair], run: SingleGpuRun) -> float | None:
-    """Baseline: every run slows down as other models do on average."""
-    return _average_slowdown(_select_others(pairs, run))
-
-
-def predict_nearest_batch(pairs: Iterable[Pair], run: SingleGpuRun) -> float | None:
-    """Baseline: a run slows down as other models do at the nearest batch size, at its own precision if there is one."""
-    others = _select_others(pairs, run)
-    same = [pair for pair in others if pair[0].precision == run.precision] or others
-    ranks = [max(off.batch_size, run.batch_size) / min(off.batch_size, run.batch_size) for off, _ in same]
-    return _average_slowdown([pair for pair, rank in zip(same, ranks, strict=True) if rank == min(ranks)])
-
-
-def predict_overhead_per_byte(pairs: Iterable[Pair], run: SingleGpuRun) -> float | None:
-    """Baseline: a step grows by its input bytes at the mean overhead per byte of other models; samples if unknown."""
-    others = _select_others(pairs, run)
-    is_sized = all(one.bytes_per_sample for one in (run, *(off for off, _ in others)))
-
-    def measure_input(one: SingleGpuRun) -> float:
-        return one.batch_size * ((one.bytes_per_sample or 1.0) if is_sized else 1.0)
-
-    if not others:
-        return None
-    overhead_ns = fmean(sorted((on.step_ns - off.step_ns) / measure_input(off) for off, on in others))
-    return 1 + overhead_ns * measure_input(run) / run.step_ns

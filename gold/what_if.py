@@ -55,7 +55,11 @@ TABLE = Table(
         int64("saved_ns", "Current less predicted step; negative where it would take longer.", nullable=True),
         text("dominant_term", "What the predicted step mostly is.", nullable=True, one_of=TERMS),
         boolean("is_extrapolated", "Whether it lies outside of what the model was fitted on.", nullable=True),
-        text("verdict", "worth it, within model error, costs more, or not predictable because of what."),
+        text(
+            "verdict",
+            "worth it, within model error, costs more, model error unknown (without an interval), or not predictable "
+            "because of what.",
+        ),
         text("evidence", "modelled; unobservable where it is refused.", one_of=EVIDENCE),
         text("reason", "What a reader should know, as sentences.", nullable=True),
     ),

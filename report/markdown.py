@@ -55,7 +55,7 @@ TELLING: dict[str, tuple[str, ...]] = {
     attested_runs.TABLE.full_name: ("run_id", "verdict", "regime", "cc_mode", "conflicts", "evidence", "reason"),
     cost_model.TABLE.full_name: (
         *("regime", "machine", "term", "chains_count", "bytes_per_second", "low_bytes_per_second"),
-        *("high_bytes_per_second", "alpha_ns", "stretch_ratio", "pairs_count", "models_count"),
+        *("high_bytes_per_second", "alpha_ns", "slowdown_ratio", "pairs_count", "models_count"),
         *("median_error_fraction", "p90_error_fraction", "source", "evidence", "reason"),
     ),
     energy_overhead.TABLE.full_name: (

@@ -34,11 +34,13 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-# Median and 90th percentile of the error that a task may have; of one GPU in points of slowdown.
-GOALS = {"regime": (0.04, 0.10), "chains": (0.05, 0.05), "bucket_cap": (0.05, 0.20), "one_gpu": (0.025, 0.08)}
+# Median and 90th percentile of the error that a task may have; of one GPU in points of slowdown. Of bucket caps these
+# are the median and the largest error of the prototype that the replay replaced.
+GOALS = {"regime": (0.04, 0.10), "chains": (0.05, 0.05), "bucket_cap": (0.07, 0.23), "one_gpu": (0.025, 0.08)}
 MOST_HIDDEN_ERROR = 0.02
-# Intervals may miss by so much more than they say.
+# Intervals may miss by so much more than they say, over all runs and in each fold of enough runs to tell.
 COVERAGE_SLACK = 0.10
+_FEWEST_IN_FOLD = 5
 _TITLES = {
     "regime": "a distributed run under the regime, from its baseline",
     "chains": "a sealed run with several chains, from one chain",
@@ -155,7 +157,8 @@ def _judge_coverage(stated: Sequence[Row]) -> tuple[str, bool]:
         folds.setdefault(row["left_out"], []).append(row["is_inside"])
     worst = min(folds, key=lambda name: (sum(folds[name]) / len(folds[name]), name))
     covered = sum(folds[worst]) / len(folds[worst])
-    is_met = inside >= level - COVERAGE_SLACK
+    decisive = [inside, *(sum(fold) / len(fold) for fold in folds.values() if len(fold) >= _FEWEST_IN_FOLD)]
+    is_met = min(decisive) >= level - COVERAGE_SLACK
     return (
         f"  intervals: {100 * inside:.0f} % of {len(stated)} inside at a stated {100 * level:.0f} %; "
         f"fewest for {worst}, {100 * covered:.0f} % of {len(folds[worst])}: {_word(is_met)}"

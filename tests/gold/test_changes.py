@@ -240,7 +240,7 @@ def test_an_interval_holds_the_prediction_at_the_level_of_three_models() -> None
 def test_pairs_of_one_model_make_no_interval_and_no_verdict() -> None:
     found = ask(PLAIN, make_model(make_pair("ringy", COST)), regime=SEALED)
     assert (found.low_ns, found.high_ns, found.level) == (None, None, None)
-    assert found.verdict == "within model error"
+    assert found.verdict == "model error unknown"
     assert found.caveat == "errors on fewer than two other models make no interval"
 
 

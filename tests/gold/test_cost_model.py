@@ -72,11 +72,11 @@ def test_constants_of_one_gpu_say_how_many_pairs_and_models_support_them() -> No
     pairs = make_single_pairs()
     plateaus = fit_machines(pairs, [pair.baseline for pair in pairs])
     rows = {row["term"]: row for row in list_rows(TABLE, measure("cc", pairs, list(plateaus.values())), "cc")}
-    assert set(rows) == {"host_stretch", "fixed_host", "launch_added", "gpu_stretch", "loader_stretch"}
+    assert set(rows) == {"host_slowdown", "fixed_host", "launch_added", "gpu_slowdown", "loader_slowdown"}
     assert {row["pairs_count"] for row in rows.values()} == {9}
-    assert (rows["host_stretch"]["source"], rows["host_stretch"]["alpha_ns"]) == ("lake", None)
-    assert rows["host_stretch"]["stretch_ratio"] > 0
-    assert (rows["launch_added"]["source"], rows["launch_added"]["stretch_ratio"]) == ("published", None)
+    assert (rows["host_slowdown"]["source"], rows["host_slowdown"]["alpha_ns"]) == ("lake", None)
+    assert rows["host_slowdown"]["slowdown_ratio"] > 1
+    assert (rows["launch_added"]["source"], rows["launch_added"]["slowdown_ratio"]) == ("published", None)
     assert rows["launch_added"]["alpha_ns"] == pytest.approx(7720)
     assert rows["launch_added"]["reason"] == "no pair depends on it: it is the published value"
 
