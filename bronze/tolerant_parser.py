@@ -186,7 +186,7 @@ def measure_json(window: Window, max_bytes: int) -> int | None:
 
 def _measure_brackets(window: Window, tokens: re.Pattern[bytes], max_bytes: int) -> int | None:
     """How long the object at the front is by its brackets; a comma before a brace in it is where it broke off."""
-    size = 1 << 14
+    size = min(1 << 14, max_bytes)
     while True:
         window.fill(size)
         held = window.copy(min(size, len(window)))

@@ -47,9 +47,9 @@ def test_a_header_of_too_many_columns_is_no_header() -> None:
 
 @pytest.mark.parametrize("cell", [b" " * 60_000, b"(" * 60_000, b"a (" * 20_000, b"[" * 60_000, b'""' * 30_000])
 def test_a_header_made_to_take_long_does_not(cell: bytes) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     recognise_format((b'"' + cell + b'",b\n') * 4, lambda: iter(()))
-    assert time.monotonic() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_a_header_made_to_take_long_does_not(cell: bytes) -> None:
     ids=["spaces", "labels", "pairs", "colons", "brackets", "numbers", "dots"],
 )
 def test_a_line_made_to_take_long_does_not(line: bytes) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     for head in (b"DCGM_X 1\n", b":::MLLOG {}\n#  (B)  (elements)\n", b"CC State : ON\n"):
         told(head + line + b"\n")
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
 
 
 def test_a_cell_larger_than_any_is_reported() -> None:
