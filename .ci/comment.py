@@ -70,11 +70,11 @@ def main(words: list[str], environment: dict[str, str]) -> int:
         say("there is no review to post: the gate gave none")
         return 0
     try:
-        host = hosted(environment)
+        host = find_host(environment)
         if host is None:
             say("neither GitHub nor GitLab is named in the environment, or no token: nothing is posted")
             return 2
-        return posted(host, text[:MOST_CHARACTERS])
+        return post_comment(host, text[:MOST_CHARACTERS])
     except urllib.error.HTTPError as error:
         say(f"{error.code} {error.reason} from {urllib.parse.urlsplit(error.url).path}: may the token comment here?")
     except (urllib.error.URLError, TimeoutError) as error:
@@ -82,7 +82,7 @@ def main(words: list[str], environment: dict[str, str]) -> int:
     return 1
 
 
-def posted(host: Host, text: str) -> int:
+def post_comment(host: Host, text: str) -> int:
     """Replace the comment that is there; add one only where there is something to say."""
     before = host.mine()
     if before is not None:
@@ -95,7 +95,7 @@ def posted(host: Host, text: str) -> int:
     return 0
 
 
-def hosted(environment: dict[str, str]) -> Host | None:
+def find_host(environment: dict[str, str]) -> Host | None:
     """The host that the environment names."""
     given = environment.get
     number, token = given("PULL_REQUEST", ""), given("GITHUB_TOKEN")

@@ -179,8 +179,8 @@ def find_terminal_failure(event: dg.DagsterEvent) -> str | None:
     """The reason, where an event tells of a failure that no further try will mend."""
     if not event.is_asset_observation:
         return None
-    told = event.asset_observation_data.asset_observation.metadata
-    return str(told["failed"].value) if "failed" in told and not told["is_transient"].value else None
+    metadata = event.asset_observation_data.asset_observation.metadata
+    return str(metadata["failed"].value) if "failed" in metadata and not metadata["is_transient"].value else None
 
 
 def _version_tags(table: Table, digest: str) -> dict[str, str]:

@@ -68,7 +68,7 @@ class _Sum:
         self.reasons |= {one.reason} if one.reason else set()
 
     def result(self, key: dg.AssetCheckKey) -> dg.AssetCheckResult:
-        told: dict[str, Any] = {
+        metadata: dict[str, Any] = {
             "engine": self.engine,
             "rows": self.rows,
             "broken_rows": dg.MetadataValue.json(dict(self.broken)),
@@ -76,16 +76,16 @@ class _Sum:
             "samples": dg.MetadataValue.json([_to_json_sample(sample) for sample in self.samples[:_SAMPLES]]),
         }
         if self.reasons:
-            told["reasons"] = dg.MetadataValue.json(sorted(self.reasons))
+            metadata["reasons"] = dg.MetadataValue.json(sorted(self.reasons))
         if self.page is not None:
-            told["data_docs"] = dg.MetadataValue.url(self.page.as_uri())
+            metadata["data_docs"] = dg.MetadataValue.url(self.page.as_uri())
         return dg.AssetCheckResult(
             asset_key=key.asset_key,
             check_name=key.name,
             passed=not self.broken,
             severity=_SEVERITY[self.severity],
             description="; ".join(self.broken) or None,
-            metadata=told,
+            metadata=metadata,
         )
 
 

@@ -32,15 +32,15 @@ def claim_pool(instance: dg.DagsterInstance, run_id: str, step: str, tell: Calla
     Dagster finds the place claimed and goes on. Its own wait would be silent, because it keeps what a launch prints.
     """
     launch = dg.DagsterRun(job_name=step, run_id=run_id)
-    told = None
+    announced = None
     try:
         with InstanceConcurrencyContext(instance, launch) as places, _stop_on_signal() as pause:
             while not places.claim(POOL, step):
                 fail_dead_launches(instance, POOL)
                 holder = _describe_holder(instance)
-                if holder not in {None, told}:
+                if holder not in {None, announced}:
                     tell(f"waiting for {holder}; Ctrl-C ends the wait, not that launch")
-                    told = holder
+                    announced = holder
                 pause()
         yield
     finally:
@@ -65,14 +65,14 @@ def _describe_holder(instance: dg.DagsterInstance) -> str | None:
 def _stop_on_signal() -> Iterator[Callable[[], None]]:
     """A pause between two looks that Ctrl-C or SIGTERM ends; a look itself is not torn, so nothing stays behind."""
     received: list[int] = []
-    is_told = threading.Event()
+    is_signalled = threading.Event()
 
     def hear(number: int, _frame: FrameType | None) -> None:
         received.append(number)
-        is_told.set()
+        is_signalled.set()
 
     def pause() -> None:
-        if is_told.wait(_LOOK_S):
+        if is_signalled.wait(_LOOK_S):
             raise KeyboardInterrupt if received[0] == signal.SIGINT else SystemExit(_SIGNALLED + received[0])
 
     before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}

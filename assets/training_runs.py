@@ -31,7 +31,7 @@ from report.terminal_text import make_printable
 
 # Enough at once to fill the cores and to share the price of a look at each table; few enough to be told of early.
 _RUNS_AT_ONCE = 32
-_FAULTS_TOLD = 5
+_FAULTS_SHOWN = 5
 RETRIES = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 OWN_TABLES = tuple(table for tables in TIERS.values() for table in tables)
 TABLES = (*OWN_TABLES, *gold.PAIR_TABLES)
@@ -189,13 +189,13 @@ class _Launch:
         )
         written = {(one.table, one.run_id): one for one in made}
         yield from self._fail(faults, gold.PAIR_TABLES)
-        told = sorted({*run_ids, *(run_id for _, run_id in written)} - faults.keys())
+        finished = sorted({*run_ids, *(run_id for _, run_id in written)} - faults.keys())
         for table in gold.PAIR_TABLES:
             snapshot = lake.snapshot(table)
-            for run_id in told:
+            for run_id in finished:
                 written.setdefault((table.full_name, run_id), snapshot.partition(run_id))
         yield from self._event_writer.materialise_partitions(written.values())
-        yield from self._fail(self._checking.check(gold.PAIR_TABLES, told), ())
+        yield from self._fail(self._checking.check(gold.PAIR_TABLES, finished), ())
         self._checking.record()
 
     def _marks(self, run_ids: Sequence[str]) -> dict[str, str]:
@@ -220,11 +220,11 @@ class _Launch:
                 yield dagster_events.observe_failure(table, run_id, str(fault), is_transient=fault.is_transient)
 
     def _failure(self) -> dg.Failure:
-        told = [f"{run_id}: {fault}" for run_id, fault in list(self._faults.items())[:_FAULTS_TOLD]]
-        more = len(self._faults) - len(told)
+        shown = [f"{run_id}: {fault}" for run_id, fault in list(self._faults.items())[:_FAULTS_SHOWN]]
+        more = len(self._faults) - len(shown)
         return dg.Failure(
             f"{len(self._faults)} of {len(self._context.partition_keys)} runs failed; the others are up to date. "
-            + "; ".join(told)
+            + "; ".join(shown)
             + (f"; and {more} more" if more else ""),
             metadata={"failed_runs": dg.MetadataValue.json({name: str(fault) for name, fault in self._faults.items()})},
             allow_retries=any(fault.is_transient for fault in self._faults.values()),

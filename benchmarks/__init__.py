@@ -1,3 +1,3 @@
-"""What times the pipeline; `python -m benchmarks` prints the numbers, and no room imports this one."""
+"""What times the pipeline; `python -m benchmarks` prints the numbers, and no package imports this one."""
 
 TIERS = ("bronze", "silver", "gold")

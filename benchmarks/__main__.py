@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from benchmarks import TIERS
 from benchmarks.growth import with_events, with_exports, with_files, with_lake
-from benchmarks.inputs import given, landed, trace
+from benchmarks.inputs import land_trace, read_trace, trace
 from benchmarks.limits import beside_the_limit
-from benchmarks.measuring import CACHE, Cost, machine, median, spread, table, tiers
-from benchmarks.peers import compared
-from benchmarks.starting import started
+from benchmarks.measuring import CACHE, Cost, format_spread, machine, median, table, tiers
+from benchmarks.peers import compare_peers
+from benchmarks.starting import time_starts
 
 if TYPE_CHECKING:
     from benchmarks.inputs import Trace
@@ -42,15 +42,17 @@ def main() -> None:
     events = [millions * _MILLION for millions in chosen.millions]
     measures = {
         "tiers": lambda: _tiers(
-            [given(path) for path in chosen.trace] or [trace(size) for size in events], chosen.repeats, chosen.engine
+            [read_trace(path) for path in chosen.trace] or [trace(size) for size in events],
+            chosen.repeats,
+            chosen.engine,
         ),
-        "peers": lambda: compared(events[0], chosen.repeats),
+        "peers": lambda: compare_peers(events[0], chosen.repeats),
         "limits": lambda: beside_the_limit(events[0], chosen.repeats),
         "events": lambda: with_events(events),
         "exports": lambda: with_exports(events),
         "files": lambda: with_files(chosen.ranks),
         "lake": lambda: with_lake(chosen.runs),
-        "start": lambda: started(chosen.repeats),
+        "start": lambda: time_starts(chosen.repeats),
     }
     print(f"{machine()}; python -m benchmarks {' '.join(sys.argv[1:])}".rstrip())
     for part in chosen.parts or ("tiers", "peers", "limits", "start"):
@@ -63,7 +65,7 @@ def _tiers(traces: list[Trace], repeats: int, engine: str) -> str:
     for _ in range(repeats):
         for each in traces:  # interleaved, so that a noisy minute hits all alike
             with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE if CACHE.exists() else None) as folder:
-                landed(Path(folder), each.path)
+                land_trace(Path(folder), each.path)
                 for tier in TIERS:
                     runs[each.path, tier].append(tiers(folder, tier, engine=engine))
     rows = []
@@ -75,7 +77,7 @@ def _tiers(traces: list[Trace], repeats: int, engine: str) -> str:
             wall = median([cost.wall_s for cost in costs])
             cpu = f"{median([cost.cpu_s for cost in costs]):.1f}"
             peak = f"{max(cost.peak_mb for cost in costs):,.0f}"
-            rows.append([each.name, tier, f"{wall:.1f}", cpu, spread(rates, 0), peak, f"{wall / first:.2f}"])
+            rows.append([each.name, tier, f"{wall:.1f}", cpu, format_spread(rates, 0), peak, f"{wall / first:.2f}"])
     names = ("trace", "tier", "wall s", "CPU s", "MB of JSON per CPU-second", "peak MB", "wall of bronze's")
     return "\n".join(["Tiers, from gzip to Delta:", "", table(names, rows)])
 

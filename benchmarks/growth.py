@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import TIERS
-from benchmarks.inputs import landed, landed_export, landed_ranks, trace
-from benchmarks.measuring import CACHE, ROOT, Cost, measured, table, tiers
+from benchmarks.inputs import land_export, land_ranks, land_trace, trace
+from benchmarks.measuring import CACHE, ROOT, Cost, measure_process, table, tiers
 
 SAMPLE = ROOT / "samples" / "resnet50-native-w2" / "resnet50-native-w2-r0.json.gz"
 _RANK_EVENTS = 100_000
@@ -20,7 +20,7 @@ def with_events(sizes: list[int]) -> str:
     for events in sizes:
         chosen = trace(events)
         with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
-            landed(Path(folder), chosen.path)
+            land_trace(Path(folder), chosen.path)
             costs = [tiers(folder, tier) for tier in TIERS]
         rows.append([chosen.name, *_cells(costs), f"{sum(cost.cpu_s for cost in costs) / chosen.events * 1e6:.1f}"])
     names = ("trace", *_names(TIERS), "CPU-s a million")
@@ -33,7 +33,7 @@ def with_exports(sizes: list[int]) -> str:
     rows = []
     for size in sizes:
         with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
-            found = landed_export(Path(folder), size)
+            found = land_export(Path(folder), size)
             costs = [tiers(folder, tier) for tier in TIERS]
         cpu_s = sum(cost.cpu_s for cost in costs)
         rows.append([f"{found / 1e6:.1f} M rows", *_cells(costs), f"{cpu_s / found * 1e6:.1f}"])
@@ -47,7 +47,7 @@ def with_files(counts: list[int]) -> str:
     rows = []
     for ranks in counts:
         with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
-            events = landed_ranks(Path(folder), ranks, _RANK_EVENTS)
+            events = land_ranks(Path(folder), ranks, _RANK_EVENTS)
             costs = [tiers(folder, tier) for tier in TIERS]
         name = f"{ranks} of {events // ranks / 1e3:.0f} k events"
         rows.append([name, *_cells(costs), f"{sum(cost.cpu_s for cost in costs) / events * 1e6:.1f}"])
@@ -61,9 +61,9 @@ def with_lake(counts: list[int]) -> str:
     with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
         there = 0
         for count in counts:
-            measured([sys.executable, "-m", "benchmarks.crowd", folder, str(there), str(count)])
+            measure_process([sys.executable, "-m", "benchmarks.crowd", folder, str(there), str(count)])
             there = count
-            landed(Path(folder), SAMPLE, run_id=f"one-more-{count}")
+            land_trace(Path(folder), SAMPLE, run_id=f"one-more-{count}")
             cost = tiers(folder, *TIERS, run_id=f"one-more-{count}")
             rows.append([f"{count:,}", f"{cost.wall_s:.1f}", f"{cost.cpu_s:.1f}", f"{cost.peak_mb:,.0f}"])
     names = ("runs in the lake", "one more: wall s", "CPU s", "peak MB")

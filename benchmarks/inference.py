@@ -228,8 +228,8 @@ def main() -> int:
             low, high = score.goal
             is_met = score.is_met
             missed += not is_met
-            told = f"{score.rate:7.1%}  goal {low:.0%} to {high:.0%}  {'met' if is_met else 'MISSED'}"
-            sys.stdout.write(f"{name:55} {score.what:20} {told}\n")
+            outcome = f"{score.rate:7.1%}  goal {low:.0%} to {high:.0%}  {'met' if is_met else 'MISSED'}"
+            sys.stdout.write(f"{name:55} {score.what:20} {outcome}\n")
             sys.stdout.flush()
     sys.stdout.write(f"{missed} goals missed\n")
     return 1 if missed else 0

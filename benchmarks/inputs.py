@@ -49,7 +49,7 @@ def trace(events: int) -> Trace:
     return Trace(path, found, size)
 
 
-def given(path: Path) -> Trace:
+def read_trace(path: Path) -> Trace:
     """A trace that somebody named, counted by Python's own json."""
     import gzip
 
@@ -59,19 +59,19 @@ def given(path: Path) -> Trace:
     return Trace(path, len(json.loads(data)["traceEvents"]), len(data))
 
 
-def landed(folder: Path, source: Path, run_id: str = "bench") -> None:
+def land_trace(folder: Path, source: Path, run_id: str = "bench") -> None:
     """Land a trace as a run of one rank."""
     run = _run(folder, run_id, ranks=1)
     shutil.copyfile(source, run / f"{run_id}-rank0.json.gz")
 
 
-def landed_ranks(folder: Path, ranks: int, events: int, run_id: str = "bench") -> int:
+def land_ranks(folder: Path, ranks: int, events: int, run_id: str = "bench") -> int:
     """Land a run of many ranks, no two of which have the same file: equal files are one; gives the events of all."""
     made, _ = _apart(many_ranks, _RECORDING, _run(folder, run_id, ranks), ranks, events)
     return made
 
 
-def landed_export(folder: Path, rows: int, run_id: str = "bench") -> int:
+def land_export(folder: Path, rows: int, run_id: str = "bench") -> int:
     """Land an export of Nsight Systems; gives its rows."""
     return write_export(_run(folder, run_id, ranks=8) / f"{run_id}.sqlite", rows)
 

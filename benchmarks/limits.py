@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from benchmarks import TIERS
-from benchmarks.inputs import landed, trace
-from benchmarks.measuring import CACHE, Cost, measured, median, peak_bytes, spread, table, tiers
+from benchmarks.inputs import land_trace, trace
+from benchmarks.measuring import CACHE, Cost, format_spread, measure_process, median, peak_bytes, table, tiers
 
 # What a tight decoder must at least bring: the fields of an event that every answer needs, typed.
 _COLUMNS = {
@@ -34,12 +34,15 @@ def beside_the_limit(events: int, repeats: int) -> str:
     for _ in range(repeats):
         with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
             for part in PARTS:
-                parts[part].append(measured([sys.executable, "-m", "benchmarks.limits", part, chosen.path, folder]))
-            landed(Path(folder), chosen.path)
+                parts[part].append(
+                    measure_process([sys.executable, "-m", "benchmarks.limits", part, chosen.path, folder])
+                )
+            land_trace(Path(folder), chosen.path)
             for name, some in (("bronze", TIERS[:1]), ("bronze, silver, gold", TIERS)):
                 ours[name].append(tiers(folder, *some, lake=f"lake-{len(some)}"))
     least = [
-        one.told["cpu_s"] + other.told["cpu_s"] for one, other in zip(parts["inflate"], parts["decode"], strict=True)
+        one.answers["cpu_s"] + other.answers["cpu_s"]
+        for one, other in zip(parts["inflate"], parts["decode"], strict=True)
     ]
     rows = [[f"{part} alone", _work(found), "", _peak(found), "", ""] for part, found in parts.items()]
     for name, found in ours.items():
@@ -47,9 +50,9 @@ def beside_the_limit(events: int, repeats: int) -> str:
             [
                 f"ours: {name}",
                 _work(found),
-                spread([cost.cpu_s for cost in found], 2),
+                format_spread([cost.cpu_s for cost in found], 2),
                 _peak(found),
-                _share(least, [cost.told["cpu_s"] for cost in found]),
+                _share(least, [cost.answers["cpu_s"] for cost in found]),
                 _share(least, [cost.cpu_s for cost in found]),
             ]
         )
@@ -59,7 +62,7 @@ def beside_the_limit(events: int, repeats: int) -> str:
 
 def _work(found: list[Cost]) -> str:
     """CPU time without the start of Python, of the parts and of ours alike."""
-    return spread([cost.told["cpu_s"] for cost in found], 2)
+    return format_spread([cost.answers["cpu_s"] for cost in found], 2)
 
 
 def _peak(found: list[Cost]) -> str:
@@ -67,7 +70,7 @@ def _peak(found: list[Cost]) -> str:
 
 
 def _share(least: list[float], ours: list[float]) -> str:
-    return spread([100 * floor / took for floor, took in zip(least, ours, strict=True)], 0)
+    return format_spread([100 * floor / took for floor, took in zip(least, ours, strict=True)], 0)
 
 
 def main(part: str, source: str, folder: str) -> None:

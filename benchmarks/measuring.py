@@ -28,10 +28,10 @@ class Cost:
     wall_s: float
     cpu_s: float
     peak_mb: float
-    told: dict[str, Any] = field(default_factory=dict)
+    answers: dict[str, Any] = field(default_factory=dict)
 
 
-def measured(words: Sequence[str | Path]) -> Cost:
+def measure_process(words: Sequence[str | Path]) -> Cost:
     """Run a process to its end; it tells its peak itself, since what the system counts starts with its parent's."""
     start = time.perf_counter()
     with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as complaints:
@@ -44,8 +44,8 @@ def measured(words: Sequence[str | Path]) -> Cost:
         lines, said = printed.read().decode().strip().splitlines(), complaints.read().decode()
     if status:
         raise SystemExit(f"{' '.join(map(str, words))} failed:\n{said[-2000:]}")
-    told = json.loads(lines[-1])
-    return Cost(wall, used.ru_utime + used.ru_stime, told.pop("peak_bytes") / 1e6, told)
+    answers = json.loads(lines[-1])
+    return Cost(wall, used.ru_utime + used.ru_stime, answers.pop("peak_bytes") / 1e6, answers)
 
 
 def tiers(
@@ -60,19 +60,19 @@ def tiers(
     places = ["--lake", f"{folder}/{lake}", "--landing", f"{folder}/landing", "--engine", engine]
     which = [] if run_id is None else ["--run", run_id]
     which += [word for name in to for word in ("--to", name)]
-    return measured([sys.executable, "-m", "benchmarks.tier", *names, *places, *which])
+    return measure_process([sys.executable, "-m", "benchmarks.tier", *names, *places, *which])
 
 
 def peak_bytes() -> int:
     """The peak of this process alone."""
-    told = Path("/proc/self/status").read_text("utf-8").splitlines()
-    return 1024 * next(int(line.split()[1]) for line in told if line.startswith("VmHWM:"))
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
-def moved_bytes() -> dict[str, int]:
+def count_moved_bytes() -> dict[str, int]:
     """What this process asked the system to read and to write, whatever lay in the disk's cache."""
-    told = dict(line.split(": ") for line in Path("/proc/self/io").read_text("utf-8").splitlines())
-    return {"asked_bytes": int(told["rchar"]), "written_bytes": int(told["wchar"])}
+    counters = dict(line.split(": ") for line in Path("/proc/self/io").read_text("utf-8").splitlines())
+    return {"asked_bytes": int(counters["rchar"]), "written_bytes": int(counters["wchar"])}
 
 
 def median(values: Sequence[float]) -> float:
@@ -80,7 +80,7 @@ def median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
-def spread(values: Sequence[float], digits: int = 1) -> str:
+def format_spread(values: Sequence[float], digits: int = 1) -> str:
     """The median, and from the least to the most where there are several."""
     middle = f"{median(values):,.{digits}f}"
     return middle if len(values) < 2 else f"{middle} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"

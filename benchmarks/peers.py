@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import TIERS
-from benchmarks.inputs import landed, trace
-from benchmarks.measuring import CACHE, Cost, measured, median, spread, table, tiers
+from benchmarks.inputs import land_trace, trace
+from benchmarks.measuring import CACHE, Cost, format_spread, measure_process, median, table, tiers
 
 if TYPE_CHECKING:
     from benchmarks.inputs import Trace
@@ -53,7 +53,7 @@ class Peer:
 PEERS = (Peer("HolisticTraceAnalysis", "0.5.0"), Peer("traceinsight", "0.6.1"))
 
 
-def compared(events: int, repeats: int) -> str:
+def compare_peers(events: int, repeats: int) -> str:
     """One table: what each took on the trace, ratios to ours turn by turn, and whether they agree on the answer."""
     chosen = trace(events)
     pythons = [peer.python() for peer in PEERS]
@@ -64,7 +64,7 @@ def compared(events: int, repeats: int) -> str:
         costs[WHOLE].append(_ours(chosen))
         for name, python in zip(peers, pythons, strict=True):
             script = Path(__file__).with_name("peer_hta.py")
-            costs[name].append(measured([python, script, chosen.path]))
+            costs[name].append(measure_process([python, script, chosen.path]))
     rows = [_row(name, found, costs[OURS], costs[WHOLE], chosen) for name, found in costs.items()]
     names = (
         "",
@@ -92,7 +92,7 @@ def compared(events: int, repeats: int) -> str:
 def _ours(chosen: Trace, to: tuple[str, ...] = ()) -> Cost:
     """The pipeline in one process, from the packed file to some gold tables, or to all."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
-        landed(Path(folder), chosen.path)
+        land_trace(Path(folder), chosen.path)
         return tiers(folder, *TIERS, to=to)
 
 
@@ -100,23 +100,23 @@ def _row(name: str, found: list[Cost], ours: list[Cost], whole: list[Cost], chos
     turns = list(zip(found, ours, strict=True))
     return [
         name,
-        spread([cost.wall_s for cost in found]),
-        spread([cost.cpu_s for cost in found]),
+        format_spread([cost.wall_s for cost in found]),
+        format_spread([cost.cpu_s for cost in found]),
         f"{median([cost.peak_mb for cost in found]):,.0f}",
         f"{chosen.events / median([cost.cpu_s for cost in found]):,.0f}",
-        spread([cost.wall_s / mine.wall_s for cost, mine in turns]),
-        spread([cost.cpu_s / mine.cpu_s for cost, mine in turns]),
-        spread([cost.peak_mb / mine.peak_mb for cost, mine in turns]),
-        spread([cost.wall_s / mine.wall_s for cost, mine in zip(found, whole, strict=True)]),
+        format_spread([cost.wall_s / mine.wall_s for cost, mine in turns]),
+        format_spread([cost.cpu_s / mine.cpu_s for cost, mine in turns]),
+        format_spread([cost.peak_mb / mine.peak_mb for cost, mine in turns]),
+        format_spread([cost.wall_s / mine.wall_s for cost, mine in zip(found, whole, strict=True)]),
     ]
 
 
 def _agreement(name: str, peer: Cost, ours: Cost) -> str:
     """Whether a peer's answers are ours, but for the microsecond to which it rounds every event."""
-    slack = ours.told["gpu_events"] * 1.0
-    apart = {key: abs(peer.told[key] - ours.told[key]) for key in peer.told}
+    slack = ours.answers["gpu_events"] * 1.0
+    apart = {key: abs(peer.answers[key] - ours.answers[key]) for key in peer.answers}
     wrong = [f"{key} by {value:,.0f} us" for key, value in apart.items() if value > slack]
     if wrong:
         return f"{name} DIFFERS: {', '.join(wrong)} (more than a microsecond a GPU event)"
-    worst = max(apart[key] / ours.told[key] for key in apart if ours.told[key])
+    worst = max(apart[key] / ours.answers[key] for key in apart if ours.answers[key])
     return f"{name} agrees on total, idle, compute and kernel time: at most {worst:.2%} apart, in whole microseconds"

@@ -75,10 +75,11 @@ def _on_spark(home: Path, workers: int, tiers: Sequence[str], repeats: int) -> N
         url = cluster.serve({"spark.executorEnv.POLARS_MAX_THREADS": "1"})
         served = time.perf_counter()
         variables = {"TEETOTAL_SPARK": url, "TEETOTAL_SPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-        asked = [_asked(variables) for _ in range(2)]
-        told = f"master and workers {up - began:.1f} s, Connect server {served - up:.1f} s"
+        asked = [_time_first_task(variables) for _ in range(2)]
+        startup = f"master and workers {up - began:.1f} s, Connect server {served - up:.1f} s"
         print(
-            f"{workers} worker(s): {told}, first client's first task {asked[0]:.1f} s, second client's {asked[1]:.1f} s"
+            f"{workers} worker(s): {startup}, first client's first task {asked[0]:.1f} s, "
+            f"second client's {asked[1]:.1f} s"
         )
         for number in range(repeats):
             _tiers(home, f"spark-{workers}.{number}", tiers, cluster, variables)
@@ -86,7 +87,7 @@ def _on_spark(home: Path, workers: int, tiers: Sequence[str], repeats: int) -> N
         cluster.stop()
 
 
-def _asked(variables: dict[str, str]) -> float:
+def _time_first_task(variables: dict[str, str]) -> float:
     """From nothing to the answer of one task: a client, its session, a Python on an executor."""
     code = (
         "from pipelines.settings import settings; from lake.executors import Executors; import operator;"
@@ -105,13 +106,15 @@ def _tiers(home: Path, name: str, tiers: Sequence[str], cluster: Cluster | None,
         variables = {**variables, "TEETOTAL_KEYRING": str(_keyring(home))}
         began = time.perf_counter()
         with subprocess.Popen(words, cwd=ROOT, env=environment(**variables), stdout=subprocess.PIPE) as process:
-            with _watched([process.pid, *([] if cluster is None else cluster.pids)]) as use:
-                told, _ = process.communicate()
+            with _watch([process.pid, *([] if cluster is None else cluster.pids)]) as use:
+                output, _ = process.communicate()
             if process.returncode:
                 raise SystemExit(f"{tier} failed on {name}")
         wall, load = time.perf_counter() - began, os.getloadavg()[0]
         print(
-            _ROW.format(name, tier, wall, use.cpu_s, json.loads(told)["peak_bytes"] / 1e6, use.peak_bytes / 1e6, load),
+            _ROW.format(
+                name, tier, wall, use.cpu_s, json.loads(output)["peak_bytes"] / 1e6, use.peak_bytes / 1e6, load
+            ),
             flush=True,
         )
 
@@ -155,7 +158,7 @@ class _Use:
 
 
 @contextmanager
-def _watched(pids: list[int]) -> Iterator[_Use]:
+def _watch(pids: list[int]) -> Iterator[_Use]:
     """Look at processes five times a second."""
     use, is_over = _Use(), threading.Event()
     use.look(pids, is_first=True)

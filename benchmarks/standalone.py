@@ -45,7 +45,7 @@ class Environment:
         return self.directory / "bin" / "python"
 
 
-def packed(folder: Path) -> Environment:
+def pack_environment(folder: Path) -> Environment:
     """Build the wheel, put it into a new environment, and pack that; third-party packages are those of this machine."""
     wheels, directory = folder / "wheels", folder / "environment"
     subprocess.run(

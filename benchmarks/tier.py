@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from benchmarks import TIERS
-from benchmarks.measuring import moved_bytes, peak_bytes
+from benchmarks.measuring import count_moved_bytes, peak_bytes
 from lake.engines import engine
 from lake.landing_zone import LandingZone
 from lake.store import Lake
@@ -39,14 +39,14 @@ def main() -> None:
     # Only what these tiers need, as a command that makes no others would.
     making = {tier: import_module(f"assets.build.{tier}") for tier in tiers}
     parts = _parts(chosen.to) if chosen.to else {}
-    before, began = moved_bytes(), time.process_time()
+    before, began = count_moved_bytes(), time.process_time()
     if "bronze" in tiers:
         making["bronze"].materialise(lake, zone, run_id, places.limits, executors=runner.executors)
     if "silver" in tiers:
         making["silver"].materialise(lake, run_id, runner, *parts.get("silver", ()))
     if "gold" in tiers:
         making["gold"].materialise(lake, run_id, runner, *parts.get("gold", ()))
-    moved = {name: value - before[name] for name, value in moved_bytes().items()}
+    moved = {name: value - before[name] for name, value in count_moved_bytes().items()}
     cpu_s = time.process_time() - began
     answers = {}
     if "gold" in tiers:

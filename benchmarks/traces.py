@@ -25,14 +25,14 @@ def events_in(text: str) -> int:
 
 def enlarge(recording: Path, target: Path, events: int) -> tuple[int, int]:
     """Write at least so many events, made from a recording; give the number of events and of plain bytes."""
-    head, body, tail = _parted(recording)
+    head, body, tail = _split_trace(recording)
     each = events_in(body)
     copies = -(-events // each)
     times = [(int(ts), int(dur or 0)) for ts, dur in _TIMES.findall(body)]
     period = max(ts + dur for ts, dur in times) - min(ts for ts, _ in times) + 1_000
     size = 0
     with gzip.open(target, "wt", encoding="utf-8", compresslevel=6) as file:
-        for part in (head, *(_shifted(body, copy, period) for copy in range(copies)), tail):
+        for part in (head, *(_shift_events(body, copy, period) for copy in range(copies)), tail):
             size += file.write(part)
     return each * copies, size
 
@@ -45,19 +45,19 @@ def many_ranks(recording: Path, folder: Path, ranks: int, events: int) -> tuple[
     folder.mkdir(parents=True, exist_ok=True)
     whole = folder / "whole.json.gz"
     count, size = enlarge(recording, whole, events)
-    head, body, tail = _parted(whole)
+    head, body, tail = _split_trace(whole)
     whole.unlink()
     for rank in range(ranks):
-        told = _RANK.sub(rf"\g<1>{rank}\g<2>{ranks}", head)
-        for found in _BASE.findall(told):
-            told = told.replace(found, str(int(found) + rank * 1_000))
+        header = _RANK.sub(rf"\g<1>{rank}\g<2>{ranks}", head)
+        for found in _BASE.findall(header):
+            header = header.replace(found, str(int(found) + rank * 1_000))
         with gzip.open(folder / f"r{rank}.json.gz", "wt", encoding="utf-8", compresslevel=1) as file:
-            for part in (told, body, tail):
+            for part in (header, body, tail):
                 file.write(part)
     return count * ranks, size * ranks
 
 
-def _parted(recording: Path) -> tuple[str, str, str]:
+def _split_trace(recording: Path) -> tuple[str, str, str]:
     """What comes before a trace's events, the events, and what comes after."""
     with gzip.open(recording, "rt", encoding="utf-8") as file:
         text = file.read()
@@ -68,7 +68,7 @@ def _parted(recording: Path) -> tuple[str, str, str]:
     return text[:start], text[start:end], text[end:]
 
 
-def _shifted(body: str, copy: int, period: int) -> str:
+def _shift_events(body: str, copy: int, period: int) -> str:
     """The events once more, `copy` periods later, with ids of their own."""
     strides = {'"ts": ': period, "ProfilerStep#": _STEP_STRIDE}
 

@@ -102,17 +102,17 @@ class NvidiaSmiReader(RecordReader):
         if any(name == "timestamp" and _is_beyond(cell) for (name, _), cell in zip(fields, stripped, strict=True)):
             self.report(make_range(record.offset, len(record.data), _BEYOND, record.data))
             return
-        told: dict[str, Any] = {"offset_bytes": record.offset, "tool": "nvidia_smi"}
+        identity: dict[str, Any] = {"offset_bytes": record.offset, "tool": "nvidia_smi"}
         readings = []
         for (name, unit), cell in zip(fields, stripped, strict=True):
             column = _IDENTITY.get(name)
-            value = _identity(column, cell) if column is not None and column not in told else None
+            value = _identity(column, cell) if column is not None and column not in identity else None
             if column is not None and value is not None:
-                told[column] = value
+                identity[column] = value
             else:
                 readings.append((name, unit, cell))
         for name, unit, cell in readings:
-            self.add(TABLE, {**told, "metric": name, **_reading(cell, unit)}, 128 + len(cell))
+            self.add(TABLE, {**identity, "metric": name, **_reading(cell, unit)}, 128 + len(cell))
 
 
 def _identity(column: str, cell: str) -> Any:

@@ -243,9 +243,9 @@ class KinetoReader:
 
     def _base(self) -> int:
         """The base time to count from: the one we were told, the document's so far, what stands behind the events."""
-        told = self._base_known_ns if self._base_known_ns is not None else self.base_ns
-        if told is not None:
-            return told
+        base_ns = self._base_known_ns if self._base_known_ns is not None else self.base_ns
+        if base_ns is not None:
+            return base_ns
         self._window.fill(_LOOKAHEAD_BYTES)
         first = self._window.search(_FIRST_TIME)
         if first is not None and len(first[2]) >= _EPOCH_DIGITS:

@@ -109,8 +109,8 @@ class Around:
                 value = payload[start + offset : start + offset + _INT_BYTES]
                 found[column] = int.from_bytes(value, "little", signed=True) if len(value) == _INT_BYTES else None
         whole = {column: fit_int64(value) for column, value in found.items()}
-        told = {column: value for column, value in whole.items() if value is not None and 0 <= value < _MOST_RANKS}
-        return told if len(told) == len(_NCCL) and told["nccl_rank"] < told["nccl_ranks_count"] else {}
+        numbers = {column: value for column, value in whole.items() if value is not None and 0 <= value < _MOST_RANKS}
+        return numbers if len(numbers) == len(_NCCL) and numbers["nccl_rank"] < numbers["nccl_ranks_count"] else {}
 
 
 def read_small(database: sqlite3.Connection, name: str) -> list[dict[str, Any]]:

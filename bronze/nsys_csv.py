@@ -121,7 +121,7 @@ class NsysCsvReader(RecordReader):
     def _count_places(self, columns: dict[str, list[Any]], count: int) -> None:
         """Refuse a table of more processes, devices and contexts than there can be, before anybody groups by them."""
         nothing = [None] * count
-        told = (columns.get(name, nothing) for name in ("process_id", "device_id", "context_id"))
-        self._seen.update(zip(*told, strict=True))
+        owners = (columns.get(name, nothing) for name in ("process_id", "device_id", "context_id"))
+        self._seen.update(zip(*owners, strict=True))
         if len(self._seen) > MOST_PLACES:
             raise EvidenceRejected(f"it names more than {MOST_PLACES:,} processes, devices and contexts")

@@ -219,7 +219,7 @@ def _names(database: sqlite3.Connection) -> Callable[[object], str | None]:
     """What an id stands for, by the export's own table of strings; only some short ones are remembered."""
     known: dict[int, str | None] = {}
 
-    def named(key: object) -> str | None:
+    def find_name(key: object) -> str | None:
         number = fit_int64(key)
         if number is None or number in known:
             return None if number is None else known[number]
@@ -232,7 +232,7 @@ def _names(database: sqlite3.Connection) -> Callable[[object], str | None]:
             known[number] = name
         return name
 
-    return named
+    return find_name
 
 
 def _describe_plainly(value: Any) -> Any:

@@ -51,7 +51,7 @@ def _restrict(connection: sqlite3.Connection, known: set[str]) -> dict[str, str]
     connection.text_factory = make_printable
     listed = _list_objects(connection, known)
 
-    def allowed(action: int, one: str | None, two: str | None, _database: str | None, inside: str | None) -> int:
+    def authorize(action: int, one: str | None, two: str | None, _database: str | None, inside: str | None) -> int:
         is_ours = inside is None and (
             action == sqlite3.SQLITE_SELECT
             or (action == sqlite3.SQLITE_READ and (one or "").casefold() in known)
@@ -59,7 +59,7 @@ def _restrict(connection: sqlite3.Connection, known: set[str]) -> dict[str, str]
         )
         return sqlite3.SQLITE_OK if is_ours else sqlite3.SQLITE_DENY
 
-    connection.set_authorizer(allowed)
+    connection.set_authorizer(authorize)
     return listed
 
 

@@ -69,10 +69,10 @@ class Carrier(Protocol):
     # Whether a message must lie in a slot of the link before it is sent; otherwise it may be sent from where it is.
     sends_from_slots: bool
 
-    def make_room(self, slot_bytes: int, count: int, ahead: int) -> None:
+    def reserve(self, slot_bytes: int, count: int, ahead: int) -> None:
         """Room for so many messages out and so many ahead in; kept from bucket to bucket."""
 
-    def room(self, length: int) -> memoryview:
+    def next_slot(self, length: int) -> memoryview:
         """Where the next message that is sent should lie; waits until there is room."""
 
     def send(self, place: Place, view: memoryview) -> None:

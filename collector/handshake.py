@@ -30,7 +30,7 @@ Address = tuple[str, int]
 Via = Callable[[Address], Address]
 # A host by name and boot, and the path of a socket there.
 Nearby = tuple[str, str]
-Told = TypeVar("Told")
+Message = TypeVar("Message")
 _SHARE_BYTES, _SIGNATURE_BYTES = 32, 64
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 
@@ -54,10 +54,10 @@ class Member:
         """The rank that it receives from."""
         return (self.rank - 1) % self.ranks
 
-    def tell(self, told: Told) -> list[Told]:
-        """What every rank tells, by rank."""
+    def gather(self, message: Message) -> list[Message]:
+        """The message of every rank, by rank."""
         answers: list[Any] = [None] * self.ranks
-        dist.all_gather_object(answers, told, group=self.group)
+        dist.all_gather_object(answers, message, group=self.group)
         return answers
 
 
@@ -82,18 +82,18 @@ def connect_neighbours(
         local, nearby = _local(stack) if via is None and transport == "auto" else (None, None)
         session = secrets.token_bytes(16)
         public = identity.public if identity else b""
-        told = member.tell((via(address) if via else address, public, session, nearby))
-        known = {rank: answer[1] for rank, answer in enumerate(told)} | dict(identities or {})
+        answers = member.gather((via(address) if via else address, public, session, nearby))
+        known = {rank: answer[1] for rank, answer in enumerate(answers)} | dict(identities or {})
         # The session is everybody's: no rank can bring back an old one.
-        whole = b"".join(answer[2] for answer in told)
-        is_shared = nearby is not None and all(answer[3] and answer[3][0] == nearby[0] for answer in told)
+        whole = b"".join(answer[2] for answer in answers)
+        is_shared = nearby is not None and all(answer[3] and answer[3][0] == nearby[0] for answer in answers)
         reason, found = "", None
         try:
-            onward, inward = _dial(member, local if is_shared and local else server, told[member.next], is_shared)
+            onward, inward = _dial(member, local if is_shared and local else server, answers[member.next], is_shared)
             found = _connect_sealed(member, onward, inward, identity, known, whole, chains)
         except (OSError, EOFError, CollectorError) as error:
             reason = f"rank {member.rank} could not join the ring: {str(error) or type(error).__name__}"
-        reasons = [text for text in member.tell(reason) if text]
+        reasons = [text for text in member.gather(reason) if text]
     if found is None or reasons:
         if found:
             for sock in found[:2]:
@@ -120,15 +120,15 @@ def _local(stack: ExitStack) -> tuple[socket.socket | None, Nearby | None]:
 
 
 def _dial(
-    member: Member, server: socket.socket, told: tuple[Address, bytes, bytes, Nearby | None], is_shared: bool
+    member: Member, server: socket.socket, address_card: tuple[Address, bytes, bytes, Nearby | None], is_shared: bool
 ) -> tuple[socket.socket, socket.socket]:
     server.settimeout(member.timeout_s)
-    if is_shared and told[3]:
+    if is_shared and address_card[3]:
         onward = socket.socket(socket.AF_UNIX)
         onward.settimeout(member.timeout_s)
-        onward.connect(told[3][1])
+        onward.connect(address_card[3][1])
     else:
-        onward = socket.create_connection(told[0], timeout=member.timeout_s)
+        onward = socket.create_connection(address_card[0], timeout=member.timeout_s)
     inward, _ = server.accept()
     inward.settimeout(member.timeout_s)
     return onward, inward
@@ -166,12 +166,12 @@ def share_keys(member: Member, link: Carrier, keys: Keys, chains: int, pool: Thr
     mine = secrets.token_bytes(KEY_BYTES * chains)
     origins, travelling = {member.rank: mine}, mine
     length = keys.onward.sealed_bytes(len(mine))
-    link.make_room(length, 1, 1)
+    link.reserve(length, 1, 1)
     for hop in range(member.ranks - 1):
         # Distribution has places that no gradient has: collective and step are as high as they go.
         top = (1 << 64) - 1
         sent, due = (Place(LINK, hop, sender, 0, 0, hop, top, top, length) for sender in (member.rank, member.previous))
-        out, opened = link.room(length), bytearray(len(mine))
+        out, opened = link.next_slot(length), bytearray(len(mine))
         keys.onward.seal(memoryview(travelling), sent.context(), out)
         link.send(sent, out)
         link.ask(due, None)

@@ -87,9 +87,9 @@ class Landing:
 def _token(rank: int, ranks: int) -> str:
     """A name that all ranks of this job share, and no other job."""
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() == ranks > 1:
-        told: list[str | None] = [secrets.token_hex(4) if rank == 0 else None]
-        dist.broadcast_object_list(told, src=0)
-        return str(told[0])
+        shared: list[str | None] = [secrets.token_hex(4) if rank == 0 else None]
+        dist.broadcast_object_list(shared, src=0)
+        return str(shared[0])
     if ranks == 1:
         return secrets.token_hex(4)
     # Before the process group exists, the launcher's own words are all that the ranks share.

@@ -23,7 +23,7 @@ from collector.errors import CollectorError
 from collector.manifest import MANIFEST
 from collector.pair_plan import Attempt, PairPlan, Side, Slot, save_plan
 from collector.pair_size import LEAST_REPEATS, read_step_s, size_pair
-from collector.parent import started
+from collector.parent import start_processes
 from collector.plan import Configuration
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class PairRecorder:
             is_script, log = "script" in self.plan.definition.workload, Path(folder) / "log"
             make = self._script_commands if is_script else self._model_commands
             # Of a model only what went wrong is of interest; a script may say what it likes.
-            with started(make(slot, run_id, Path(folder)), None if is_script else log) as processes:
+            with start_processes(make(slot, run_id, Path(folder)), None if is_script else log) as processes:
                 fault = _await(processes, self.patience_s)
             if fault and log.exists():
                 sys.stderr.write("".join(log.read_text("utf-8", "replace").splitlines(keepends=True)[-_TOLD_LINES:]))

@@ -17,7 +17,7 @@ _DESCRIPTOR = "COLLECTOR_PARENT_FD"
 
 
 @contextmanager
-def started(
+def start_processes(
     commands: Sequence[tuple[Sequence[str], Mapping[str, str]]], log: Path | None
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Processes, each in a group of its own; at the end of the context none of their groups is left.

@@ -130,9 +130,9 @@ def _train(configuration: Configuration, device: torch.device, plan: dict[str, A
 
 def _has_time(deadline_epoch_s: float) -> bool:
     """Whether there is time for another configuration, as rank 0 sees it."""
-    told = [time.time() < deadline_epoch_s]
-    dist.broadcast_object_list(told, src=0)
-    return told[0]
+    shared = [time.time() < deadline_epoch_s]
+    dist.broadcast_object_list(shared, src=0)
+    return shared[0]
 
 
 def _tell(rank: int, **event: Any) -> None:

@@ -225,19 +225,19 @@ class Rotation:
             return
         if self._keys is not None:
             chains = self._keys.origins[self._rank] if place.kind == GROUP else self._keys.onward
-            room = self._link.room(place.length)
+            slot = self._link.next_slot(place.length)
             began = time.perf_counter_ns()
             with span("tee::seal", count):
-                chains.seal(view, place.context(), room)
+                chains.seal(view, place.context(), slot)
             self.tally.seal_ns += time.perf_counter_ns() - began
             self.tally.sealed_bytes += count
-            view = room
+            view = slot
         elif self._link.sends_from_slots:
-            # The sealed ring moves these bytes as it seals them; waiting for room is outside of both spans.
-            room = self._link.room(place.length)
+            # The sealed ring moves these bytes as it seals them; waiting for a slot is outside of both spans.
+            slot = self._link.next_slot(place.length)
             with span("tee::copy_out", count):
-                copy_bytes(view, room)
-            view = room
+                copy_bytes(view, slot)
+            view = slot
         with span("tee::send", count):
             self._link.send(place, view)
 
@@ -267,4 +267,4 @@ class Rotation:
         if self._keys is not None and self._scratch.numel() < plain_bytes:
             self._scratch = torch.zeros(plain_bytes, dtype=torch.uint8)
         slots = slots_for(count, is_direct=self._is_direct(self._ranks))
-        self._link.make_room(slot_bytes, slots, min(_AHEAD, count))
+        self._link.reserve(slot_bytes, slots, min(_AHEAD, count))

@@ -118,10 +118,10 @@ def single_core(seconds: float = 0.3) -> Rate:
     """One thread's rate on this machine while the other ranks rest; messages of a size that caches forgive."""
     found = measure_alone(Walk(1 << 20), seconds) if dist.get_rank() == 0 else None
     dist.barrier()
-    told: list[Rate | None] = [found]
-    dist.broadcast_object_list(told, src=0)
-    assert told[0] is not None  # noqa: S101 - rank 0 measured it above
-    return told[0]
+    shared: list[Rate | None] = [found]
+    dist.broadcast_object_list(shared, src=0)
+    assert shared[0] is not None  # noqa: S101 - rank 0 measured it above
+    return shared[0]
 
 
 def hops(ring: SealedRing, bucket_bytes: int, message_bytes: int | None, seconds: float = 0.5) -> dict[str, float]:
@@ -148,10 +148,10 @@ def _turn(ring: SealedRing, bucket: torch.Tensor, part: int, message: int, secon
     ring.reduce(bucket)
     dist.barrier()
     # All ranks go around equally often, as rank 0 says: a clock or a rate of their own would part them.
-    told = [max(2, int(seconds * rate.seal / (4 * bucket.nbytes)))]
-    dist.broadcast_object_list(told, src=0)
+    shared = [max(2, int(seconds * rate.seal / (4 * bucket.nbytes)))]
+    dist.broadcast_object_list(shared, src=0)
     before, began = _count_bytes(ring), time.perf_counter()
-    for _ in range(told[0]):
+    for _ in range(shared[0]):
         ring.reduce(bucket)
     took = time.perf_counter() - began
     sent, sealed, opened, seal_s, open_s, add_s = (b - a for a, b in zip(before, _count_bytes(ring), strict=True))

@@ -35,7 +35,7 @@ _NUMBER = struct.Struct("=Q")
 
 
 @dataclass(frozen=True)
-class SharedRoom:
+class SharedBuffer:
     """Slots that two neighbours share, and two counters that wake them: of what was posted, of what was freed."""
 
     memory: memoryview
@@ -46,7 +46,7 @@ class SharedRoom:
     freed: int
 
     @staticmethod
-    def over(fds: tuple[int, int, int], slots: int, stride: int) -> SharedRoom:
+    def over(fds: tuple[int, int, int], slots: int, stride: int) -> SharedBuffer:
         """Map the memory behind a descriptor; its pages are there before the first message."""
         memory, posted, freed = fds
         size = slots * stride
@@ -54,16 +54,16 @@ class SharedRoom:
             raise RingBroken(f"a neighbour offered memory that is not the {size} bytes it should be, for good")
         mapped = mmap.mmap(memory, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
         os.close(memory)
-        return SharedRoom(memoryview(mapped), mapped, slots, stride, posted, freed)
+        return SharedBuffer(memoryview(mapped), mapped, slots, stride, posted, freed)
 
     @staticmethod
-    def create(slots: int, stride: int) -> tuple[SharedRoom, int]:
+    def create(slots: int, stride: int) -> tuple[SharedBuffer, int]:
         """New memory, and a descriptor of it for the neighbour."""
         memory = os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(memory, slots * stride)
         fcntl.fcntl(memory, _ADD_SEALS, _SHRINK | _GROW | _SEAL)
         posted, freed = (os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) for _ in range(2))
-        return SharedRoom.over((os.dup(memory), posted, freed), slots, stride), memory
+        return SharedBuffer.over((os.dup(memory), posted, freed), slots, stride), memory
 
     def slot(self, number: int, length: int) -> memoryview:
         """Where a message's content lies."""
@@ -85,7 +85,7 @@ class SharedLink:
     """Messages to the next rank and from the previous one through shared memory; the first fault ends it.
 
     A slot is written only after it was freed and read only after it was posted. How many are enough for no two ranks to
-    wait for each other is for whoever asks for room to know.
+    wait for each other is for whoever asks for space to know.
     """
 
     transport = "shared memory"
@@ -101,58 +101,58 @@ class SharedLink:
         for sock in (onward, inward):
             sock.setblocking(False)
             self._poll.register(sock, select.POLLIN)
-        self._out: SharedRoom | None = None
-        self._in: SharedRoom | None = None
-        self._offered: deque[SharedRoom] = deque()
+        self._out: SharedBuffer | None = None
+        self._in: SharedBuffer | None = None
+        self._offered: deque[SharedBuffer] = deque()
         self._expected: deque[Place] = deque()
         self._sent = self._taken = self._ready = self._empty = 0
 
-    def make_room(self, slot_bytes: int, count: int, _ahead: int) -> None:
+    def reserve(self, slot_bytes: int, count: int, _ahead: int) -> None:
         """Share as much memory as this needs with both neighbours; they ask for the same at the same point."""
         stride = -(-(slot_bytes + _HEADER_ROOM) // _PAGE) * _PAGE
         if self._out is not None and self._out.stride >= stride and self._out.slots >= count:
             return
-        # Never less of either: ranks agree on when to make room by what each was asked for.
+        # Never less of either: ranks agree on when to make space by what each was asked for.
         slots = max(count, self._out.slots if self._out else 0)
         stride = max(stride, self._out.stride if self._out else 0)
-        room, memory = SharedRoom.create(slots, stride)
+        buffer, memory = SharedBuffer.create(slots, stride)
         place = Place(ROOM, 0, self._rank, 0, 0, 0, slots, stride, 0)
         try:
-            socket.send_fds(self._onward, [place.pack()], [memory, room.posted, room.freed])
+            socket.send_fds(self._onward, [place.pack()], [memory, buffer.posted, buffer.freed])
         except OSError as error:
             raise self._describe_loss(self._next, error) from error
         finally:
             os.close(memory)
-        self._out = self._instead(self._out, room, room.freed)
+        self._out = self._instead(self._out, buffer, buffer.freed)
         self._sent, self._empty = 0, slots
         self._until(lambda: bool(self._offered), self._inward, lambda: f"rank {self._previous} to share memory with it")
-        room = self._offered.popleft()
-        if (room.slots, room.stride) != (slots, stride):
+        buffer = self._offered.popleft()
+        if (buffer.slots, buffer.stride) != (slots, stride):
             raise RingBroken(
-                f"rank {self._previous} shares {room.slots} slots of {room.stride} bytes, not {slots} of {stride}"
+                f"rank {self._previous} shares {buffer.slots} slots of {buffer.stride} bytes, not {slots} of {stride}"
             )
-        self._in = self._instead(self._in, room, room.posted)
+        self._in = self._instead(self._in, buffer, buffer.posted)
         self._taken = self._ready = 0
 
-    def room(self, length: int) -> memoryview:
-        """Where the next message that is sent should lie; waits until there is room."""
-        room = self._open_shared(self._out)
+    def next_slot(self, length: int) -> memoryview:
+        """Where the next message that is sent should lie; waits until there is space."""
+        buffer = self._open_shared(self._out)
         if not self._empty:
             with span("tee::wait_for_room"):
                 self._until(
                     lambda: self._empty > 0, self._onward, lambda: f"rank {self._next} to take what it was sent"
                 )
-        return room.slot(self._sent, length)
+        return buffer.slot(self._sent, length)
 
     def send(self, place: Place, view: memoryview) -> None:
         """Post a message; one that does not lie in its slot yet is copied there."""
-        room = self._open_shared(self._out)
-        if view.obj is not room.owner:
-            copy_bytes(view, self.room(len(view)))
-        room.header(self._sent)[:] = place.pack()
+        buffer = self._open_shared(self._out)
+        if view.obj is not buffer.owner:
+            copy_bytes(view, self.next_slot(len(view)))
+        buffer.header(self._sent)[:] = place.pack()
         self._sent += 1
         self._empty -= 1
-        os.eventfd_write(room.posted, 1)
+        os.eventfd_write(buffer.posted, 1)
 
     def relay(self, place: Place, view: memoryview) -> None:
         """Send on what came, as it is."""
@@ -166,25 +166,25 @@ class SharedLink:
 
     def take(self) -> memoryview:
         """The message that was asked for first, once it is there; it must be freed."""
-        place, room = self._expected.popleft(), self._open_shared(self._in)
+        place, buffer = self._expected.popleft(), self._open_shared(self._in)
         if not self._ready:
             self._until(
                 lambda: self._ready > 0,
                 self._inward,
                 lambda: f"{place}: it was dropped, or rank {self._previous} is stuck",
             )
-        header = bytes(room.header(self._taken))
+        header = bytes(buffer.header(self._taken))
         if header != place.pack():
             raise describe_misplaced(self._rank, place, unpack(header))
         self._ready -= 1
         self._taken += 1
-        return room.slot(self._taken - 1, place.length)
+        return buffer.slot(self._taken - 1, place.length)
 
     def free(self, view: memoryview) -> None:
         """The previous rank may write there again."""
-        room = self._open_shared(self._in)
-        if view.obj is room.owner:
-            os.eventfd_write(room.freed, 1)
+        buffer = self._open_shared(self._in)
+        if view.obj is buffer.owner:
+            os.eventfd_write(buffer.freed, 1)
 
     def drain(self) -> None:
         """Nothing is on its way: what was posted stays until it is taken."""
@@ -200,9 +200,9 @@ class SharedLink:
         """Hang up; what was posted before can still be taken."""
         self._onward.close()
         self._inward.close()
-        for room in (self._out, self._in, *self._offered):
-            if room is not None:
-                room.close()
+        for buffer in (self._out, self._in, *self._offered):
+            if buffer is not None:
+                buffer.close()
         self._out = self._in = None
 
     # -- waiting --------------------------------------------------------------------------------------------------
@@ -244,13 +244,13 @@ class SharedLink:
         place = unpack(header) if len(header) == HEADER.size else None
         if place is not None and place.kind == ROOM and len(fds) == 3:
             memory, posted, freed = fds
-            self._offered.append(SharedRoom.over((memory, posted, freed), place.step, place.collective))
+            self._offered.append(SharedBuffer.over((memory, posted, freed), place.step, place.collective))
         elif place is not None and place.kind == ABORT and place.length <= MOST_REASON_BYTES:
             raise describe_end(place, sock.recv(place.length))
         else:
             raise RingBroken(f"rank {self._rank} heard something that is no word of a neighbour's: {place}")
 
-    def _instead(self, old: SharedRoom | None, new: SharedRoom, wakes: int) -> SharedRoom:
+    def _instead(self, old: SharedBuffer | None, new: SharedBuffer, wakes: int) -> SharedBuffer:
         if old is not None:
             for fd in (old.posted, old.freed):
                 with contextlib.suppress(KeyError):
@@ -263,10 +263,10 @@ class SharedLink:
         return RingBroken(f"rank {self._rank} lost rank {rank}: {why}. Look for why that process ended")
 
     @staticmethod
-    def _open_shared(room: SharedRoom | None) -> SharedRoom:
-        if room is None:
-            raise RingBroken("no memory is shared: make room first")
-        return room
+    def _open_shared(buffer: SharedBuffer | None) -> SharedBuffer:
+        if buffer is None:
+            raise RingBroken("no memory is shared: reserve it first")
+        return buffer
 
 
 def _count_of(event: int) -> int:

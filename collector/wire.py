@@ -67,7 +67,7 @@ class Link:
         for thread in self._threads:
             thread.start()
 
-    def make_room(self, slot_bytes: int, count: int, ahead: int) -> None:
+    def reserve(self, slot_bytes: int, count: int, ahead: int) -> None:
         """Slots to seal into and to receive into; made anew only when a message is larger than any before."""
         if slot_bytes > self._slot_bytes:
             self._slot_bytes = slot_bytes
@@ -76,7 +76,7 @@ class Link:
         for free, needed in ((self._free_out, count), (self._free_in, ahead)):
             free.extend(bytearray(self._slot_bytes) for _ in range(needed - len(free)))
 
-    def room(self, length: int) -> memoryview:
+    def next_slot(self, length: int) -> memoryview:
         """A slot to seal into; waits until there is one."""
         if not self._free_out:
             with span("tee::wait_for_room"):
@@ -89,7 +89,7 @@ class Link:
 
     def relay(self, place: Place, view: memoryview) -> None:
         """Send on what came; an empty slot takes its place among those that receive."""
-        _back(self.room(0), self._free_in)
+        _back(self.next_slot(0), self._free_in)
         self.send(place, view)
 
     def ask(self, place: Place, into: memoryview | None) -> bool:

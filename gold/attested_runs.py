@@ -150,8 +150,8 @@ def _verdict() -> nw.Expr:
     standing = nw.col("attestation")
     attested = nw.when(standing == "attested").then(nw.lit("; attested")).otherwise(nw.lit(""))
     for name, said in NOT_ATTESTED.items():
-        told = nw.concat_str(nw.lit(f"; not attested, {said}: "), nw.col("attestation_finding").fill_null(""))
-        attested = nw.when(standing == name).then(told).otherwise(attested)
+        sentence = nw.concat_str(nw.lit(f"; not attested, {said}: "), nw.col("attestation_finding").fill_null(""))
+        attested = nw.when(standing == name).then(sentence).otherwise(attested)
     found = nw.concat_str(found, attested.fill_null(""))
     is_devtools = (~nw.col("is_shipped_mode")).fill_null(False)
     return (
@@ -165,17 +165,19 @@ def _describe_missing_ranks() -> nw.Expr:
     """What agrees is what was recorded: ranks without a trace are said."""
     world = nw.coalesce(nw.col("found_world_size"), nw.col("world_size"))
     seen = nw.col("ranks_count").cast(nw.Int64).cast(nw.String)
-    told = nw.concat_str(
+    sentence = nw.concat_str(
         nw.lit(", on "), seen, nw.lit(" of "), world.cast(nw.String), nw.lit(" ranks: the others recorded no trace")
     )
     is_short = ((nw.col("ranks_count") > 0) & (nw.col("ranks_count") < world)).fill_null(False)
-    return nw.when(is_short).then(told).otherwise(nw.lit(""))
+    return nw.when(is_short).then(sentence).otherwise(nw.lit(""))
 
 
 def _format_count(count: str, noun: str, *rest: str) -> nw.Expr:
     """A number with its noun, in the plural where it must be, and what else is to be said."""
-    told = nw.col(count).cast(nw.Int64).cast(nw.String)
+    digits = nw.col(count).cast(nw.Int64).cast(nw.String)
     one, many = " ".join(("", noun, *rest)), " ".join(("", f"{noun}s", *rest))
     return (
-        nw.when(nw.col(count) == 1).then(nw.concat_str(told, nw.lit(one))).otherwise(nw.concat_str(told, nw.lit(many)))
+        nw.when(nw.col(count) == 1)
+        .then(nw.concat_str(digits, nw.lit(one)))
+        .otherwise(nw.concat_str(digits, nw.lit(many)))
     )

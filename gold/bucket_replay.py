@@ -158,7 +158,7 @@ def rebucket(step: TracedStep, cap_mib: float, known_cap_mib: float) -> TracedSt
 
     A bucket of more than twice its own cap holds a layer that cannot be split, and stays whole.
     """
-    pieces = [piece for bucket in _spread(step) for piece in _split(bucket, cap_mib, known_cap_mib)]
+    pieces = [piece for bucket in _time_buckets(step) for piece in _split(bucket, cap_mib, known_cap_mib)]
     merged: list[list[_Piece]] = [[]]
     for piece in pieces:
         cap = FIRST_BUCKET_BYTES if len(merged) == 1 else cap_mib * MIB
@@ -182,7 +182,7 @@ class _Piece:
     ready_ns: float
 
 
-def _spread(step: TracedStep) -> list[tuple[float, float, float]]:
+def _time_buckets(step: TracedStep) -> list[tuple[float, float, float]]:
     """Size of each bucket, and when its first and its last data came; a bucket that queued came evenly before."""
     known = [bucket.ready_ns if bucket.gap_ns is None else None for bucket in step.buckets]
     # The last bucket holds the first layers' gradients: backward ends with it, at the latest when it was served.

@@ -124,8 +124,8 @@ class RegimeModel:
             known = sorted({pair.candidate.chains for pair in self.of_machine(run) if pair.traced})
             if not known:
                 raise Refusal(f"the lake has no traced pair of {self.regime} on the machine of this run")
-            told = ", ".join(map(str, known))
-            raise Refusal(f"no pair shows what chains={chains} does on this machine; known are {told}")
+            names = ", ".join(map(str, known))
+            raise Refusal(f"no pair shows what chains={chains} does on this machine; known are {names}")
         return cost, spread
 
     def find_pair(self, run_id: str) -> ForecastPair | None:
@@ -164,8 +164,8 @@ def _predict_one_gpu(run: ForecastRun, model: RegimeModel, change: Mapping[str, 
         raise Refusal(f"it is a run under {run.regime} already: ask what a run without a TEE would take")
     found = predict_run(run, run.step_ns or 0.0, model.plateaus, model.off_runs)
     if found is None or found.step_ns is None:
-        told = found.refusal if found and found.refusal else "it does not say its batch size"
-        raise Refusal(f"{told[0].lower()}{told[1:].rstrip('.')}")
+        reason = found.refusal if found and found.refusal else "it does not say its batch size"
+        raise Refusal(f"{reason[0].lower()}{reason[1:].rstrip('.')}")
     spread = model.find_one_gpu_spread(run)
     low, high = spread.widen(found.step_ns, run.step_ns or found.step_ns) if spread else (None, None)
     caveats = [] if spread else ["errors on fewer than two other models make no interval"]

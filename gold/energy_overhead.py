@@ -115,8 +115,8 @@ def measure(
     }
     if not sides[0] or not sides[1]:
         reason = _explain_unmatched(ours[0], theirs[0])
-        told = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
-        return pa.Table.from_pylist([{**row, **told, "reason": reason}], schema=TABLE.arrow_schema)
+        answer = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
+        return pa.Table.from_pylist([{**row, **answer, "reason": reason}], schema=TABLE.arrow_schema)
     row |= {"timed_by": timer, "period": period, **_compare(sides[0], sides[1], margin)}
     if row["devices_count"] != row["baseline_devices_count"]:
         row["reason"] = "; ".join(filter(None, ("not as many devices were sampled in both", row["reason"])))
@@ -180,7 +180,7 @@ def _summarise(rows: Rows, timer: str, period: str) -> _Run | None:
 def _compare(ours: Sequence[_Run], theirs: Sequence[_Run], margin: float) -> dict[str, Any]:
     both = [*ours, *theirs]
     counts = len(ours), len(theirs)
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "energy_j": _find_middle([run.energy_j for run in ours]),
         "baseline_energy_j": _find_middle([run.energy_j for run in theirs]),
         "mean_power_w": _find_middle([run.power_w for run in ours]),
@@ -190,25 +190,25 @@ def _compare(ours: Sequence[_Run], theirs: Sequence[_Run], margin: float) -> dic
         "readings_count": min(run.readings_count for run in both),
         "evidence": comparison.find_weakest(run.evidence for run in both),
     }
-    told["overhead_j"] = told["energy_j"] - told["baseline_energy_j"]
+    answer["overhead_j"] = answer["energy_j"] - answer["baseline_energy_j"]
     reasons = sorted({reason for run in both for reason in run.reasons})
     # Runs without a standard error: noise of other runs never stands in for repeats here.
     sides = [[RunValue(run.energy_j) for run in side] for side in (ours, theirs)]
     estimate = compare_runs(sides[0], sides[1], margin=margin)
     if estimate is None:
         reason = "a step took no energy, which gives no ratio"
-        told |= {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}"}
-        return told | {"reason": "; ".join([reason, *reasons])}
-    told |= comparison.fill_ratio(estimate, margin, "energy")
+        answer |= {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}"}
+        return answer | {"reason": "; ".join([reason, *reasons])}
+    answer |= comparison.fill_ratio(estimate, margin, "energy")
     blind = _find_blindness(both)
     reasons = [*blind, *comparison.find_reasons(estimate, counts, None), *reasons]
-    told["verdict"] = comparison.format_verdict(estimate, counts, margin, "more")
-    told["verdict_class"] = _WORDS.get(estimate.verdict_class, estimate.verdict_class)
+    answer["verdict"] = comparison.format_verdict(estimate, counts, margin, "more")
+    answer["verdict_class"] = _WORDS.get(estimate.verdict_class, estimate.verdict_class)
     if blind:
         nothing = dict.fromkeys(("p_value", "equivalence_p_value", "energy_low_ratio", "energy_high_ratio"))
-        told |= {**nothing, "interval_over": None, "detectable_fraction": None, "verdict_class": "inconclusive"}
-        told["verdict"] = f"nothing can be concluded, because {blind[0]}"
-    return told | {"reason": "; ".join(reasons) or None}
+        answer |= {**nothing, "interval_over": None, "detectable_fraction": None, "verdict_class": "inconclusive"}
+        answer["verdict"] = f"nothing can be concluded, because {blind[0]}"
+    return answer | {"reason": "; ".join(reasons) or None}
 
 
 def _find_blindness(runs: Sequence[_Run]) -> list[str]:

@@ -52,8 +52,8 @@ class ForecastRun:
     @property
     def chains(self) -> int:
         """Threads that seal one message together."""
-        told = self.fields.get("ring_chains", "")
-        return int(told) if told.isdigit() else 1
+        chains = self.fields.get("ring_chains", "")
+        return int(chains) if chains.isdigit() else 1
 
     @property
     def variant(self) -> str | None:
@@ -120,16 +120,16 @@ def read_run(
     """
     fields = _read_all_fields(run)
     by_source = {row["source"]: row for row in times if row["step_ns"] and row["period"] == "step"}
-    told = by_source.get("log") or by_source.get("trace")
+    steps = by_source.get("log") or by_source.get("trace")
     batch = fields.get("batch_size", "")
-    if told is None and rate and batch.isdigit():
-        told = {"step_ns": int(batch) / rate * 1e9}
+    if steps is None and rate and batch.isdigit():
+        steps = {"step_ns": int(batch) / rate * 1e9}
     burdens = [row["recording_slowdown_ratio"] for row in times if row["recording_slowdown_ratio"]]
     return ForecastRun(
         run_id,
         run["regime"],
         fields,
-        float(told["step_ns"]) if told else None,
+        float(steps["step_ns"]) if steps else None,
         burdens[0] if burdens else None,
         read_steps(exposure),
     )

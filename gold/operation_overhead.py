@@ -90,8 +90,8 @@ def measure(
         if estimate is not None and q_value is not None and equivalence is not None:
             verdict = judge(estimate.ratio, q_value, equivalence)
             judged = replace(estimate, verdict_class=verdict, equivalence_p_value=equivalence)
-        told = {"run_id": pair.run_id, "baseline_run_id": pair.baseline_run_id, "regime": pair.regime}
-        rows.append({**told, **_fill(ours[kind], theirs[kind], judged, q_value), "margin_fraction": margin})
+        pair_columns = {"run_id": pair.run_id, "baseline_run_id": pair.baseline_run_id, "regime": pair.regime}
+        rows.append({**pair_columns, **_fill(ours[kind], theirs[kind], judged, q_value), "margin_fraction": margin})
     return pa.Table.from_pylist(rows, schema=TABLE.arrow_schema)
 
 

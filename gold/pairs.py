@@ -97,8 +97,8 @@ def pair_runs(index: Index) -> dict[str, Pair]:
             continue
         first = groups[run_id][0]
         if first != run_id:
-            told = f"it repeats {first} and counts as a run of that pair"
-            found[run_id] = Pair(run_id, run["regime"], reason=told, repeated_run_id=first)
+            reason = f"it repeats {first} and counts as a run of that pair"
+            found[run_id] = Pair(run_id, run["regime"], reason=reason, repeated_run_id=first)
             continue
         pair = _pair_run(run_id, run, index)
         if pair.baseline_run_id is not None:
@@ -149,11 +149,13 @@ def _find_strangers(index: Index) -> dict[str, list[str]]:
 
 def _mention_strangers(pair: Pair, repeat_of: str | None, strangers: Mapping[str, list[str]]) -> Pair:
     """Say which runs claim to repeat a side of the pair and do not count, and whether the run itself claims so."""
-    told = [f"it repeats {repeat_of}, which is not in the lake or differs in regime or workload"] if repeat_of else []
+    caveats = (
+        [f"it repeats {repeat_of}, which is not in the lake or differs in regime or workload"] if repeat_of else []
+    )
     claiming = sorted(name for side in (pair.run_id, *pair.baselines[:1]) for name in strangers.get(side, ()))
     if claiming:
-        told.append(f"no repeats, because regime or workload differ: {', '.join(claiming)}")
-    return replace(pair, caveat="; ".join([*([pair.caveat] if pair.caveat else []), *told]) or None)
+        caveats.append(f"no repeats, because regime or workload differ: {', '.join(claiming)}")
+    return replace(pair, caveat="; ".join([*([pair.caveat] if pair.caveat else []), *caveats]) or None)
 
 
 def _pair_run(run_id: str, run: Mapping[str, str | None], index: Index) -> Pair:
@@ -203,9 +205,9 @@ def _list_differing_fields(one: str | None, other: str | None) -> list[str]:
     return [name for name in {**fields[0], **fields[1]} if fields[0].get(name, "") != fields[1].get(name, "")]
 
 
-def read_fields(told: str | None) -> dict[str, str]:
+def read_fields(text: str | None) -> dict[str, str]:
     """The fields of a workload or a family; those that are empty too."""
-    return dict(part.partition("=")[::2] for part in (told or "").split("|") if part)
+    return dict(part.partition("=")[::2] for part in (text or "").split("|") if part)
 
 
 def find_noise_groups(found: Mapping[str, Pair], index: Index) -> dict[str, list[tuple[str, ...]]]:

@@ -254,11 +254,11 @@ def _judge(found: Frame) -> Frame:
         ),
         nw.when(nw.col("world_size").is_null()).then(nw.lit("how many ranks there were is not known")),
     ]
-    told = nw.concat_str(*parts, separator=", ", ignore_nulls=True)
+    verdict = nw.concat_str(*parts, separator=", ", ignore_nulls=True)
     nothing = nw.lit("nothing_due: the regime asks for nothing to be sealed here")
     claimless = nw.lit("unknown: the run claims no regime, so nothing says what must be sealed")
     verdict = (
-        nw.when(nw.col("regime").is_null()).then(claimless).otherwise(nw.when(is_due).then(told).otherwise(nothing))
+        nw.when(nw.col("regime").is_null()).then(claimless).otherwise(nw.when(is_due).then(verdict).otherwise(nothing))
     )
     return found.with_columns(verdict=verdict)
 

@@ -99,22 +99,22 @@ def _add_evidence(found: Frame) -> Frame:
     is_known = ~nw.col("_microjoules").is_null() & ~nw.col("_microjoules_at_end").is_null()
     has_gap = (nw.col("_through_at_end") > nw.col("_before")).fill_null(False)
     is_timed, is_ambiguous = ~nw.col("sampling_ns").is_null(), (nw.col("_ambiguous") > 0).fill_null(False)
-    is_told = is_known & ~has_gap & ~is_ambiguous
+    is_measurable = is_known & ~has_gap & ~is_ambiguous
     samples = (nw.col("_count_at_end") - nw.col("_count")).fill_null(0)
     microjoules = nw.col("_microjoules_at_end") - nw.col("_microjoules")
-    spent = nw.when(is_told).then(nw.when(microjoules > 0).then(microjoules).otherwise(nw.lit(0).cast(nw.Int64)))
+    spent = nw.when(is_measurable).then(nw.when(microjoules > 0).then(microjoules).otherwise(nw.lit(0).cast(nw.Int64)))
     is_few, is_inferred = samples < ENOUGH, (nw.col("_inferred") > 0).fill_null(False)
     found = found.with_columns(
         samples_count=samples,
         has_enough_readings=(
-            is_told
+            is_measurable
             & (samples >= ENOUGH_FOR_A_VERDICT)
             & (nw.col("duration_ns") >= nw.col("sensor_period_ns") * ENOUGH_PERIODS)
         ).fill_null(False),
         # Times a millionth, not by a million: Polars divides by a constant in another way than other engines.
         energy_j=spent.cast(nw.Float64) * _UJ_JOULES,
         mean_power_w=divide_to_fraction(spent * _UJ_A_NS_W, nw.col("duration_ns")),
-        evidence=nw.when(~is_told)
+        evidence=nw.when(~is_measurable)
         .then(nw.lit("unobservable"))
         .otherwise(nw.when(is_few | is_inferred).then(nw.lit("modelled")).otherwise(nw.lit("measured"))),
         reason=join_reasons(
@@ -123,10 +123,10 @@ def _add_evidence(found: Frame) -> Frame:
             (is_timed & ~is_ambiguous & ~is_known, "it does not lie between two readings"),
             (is_known & has_gap & ~is_ambiguous, "readings are missing, or the device's count began again"),
             (
-                is_told & is_few,
+                is_measurable & is_few,
                 "fewer than 3 readings lie within it: its energy is that of the line between those around",
             ),
-            (is_told & is_inferred, "the zone of the readings' clock is inferred"),
+            (is_measurable & is_inferred, "the zone of the readings' clock is inferred"),
         ),
     )
     return found.with_columns(

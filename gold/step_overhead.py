@@ -124,8 +124,8 @@ def measure(
     }
     if not found:
         reason = _explain_nothing(sides)
-        told = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
-        return _table({**row, **told, "reason": reason})
+        answer = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
+        return _table({**row, **answer, "reason": reason})
     lead, other = _choose(found)
     part, share = find_dominant_part(match_steps(*breakdowns).cells)
     row |= _fill(lead, margin) | {"dominant_part": part, "dominant_fraction": share}

@@ -121,8 +121,8 @@ def measure(
     chosen = _choose(ours, theirs)
     if not chosen.count:
         reason = _explain_unmatched(ours, theirs)
-        told = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
-        return _table({**row, **told, "reason": reason})
+        answer = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
+        return _table({**row, **answer, "reason": reason})
     row |= {"period": chosen.period, "compared_by": chosen.measure, "caveat": _caveat(ours, theirs, chosen)}
     return _table(row | _compare(logs, chosen, margin))
 
@@ -182,12 +182,12 @@ def _compare(logs: Sides, chosen: _Choice, margin: float) -> dict[str, Any]:
         return {"verdict_class": "inconclusive", "verdict": "no answer", "evidence": "unobservable"}
     counts = len(runs[0]), len(runs[1])
     ours, theirs = (comparison.find_middle([run.value for run in side]) for side in runs)
-    told: dict[str, Any] = {"period_ns": int(ours), "baseline_period_ns": int(theirs)}
+    answer: dict[str, Any] = {"period_ns": int(ours), "baseline_period_ns": int(theirs)}
     if chosen.measure in _RATES:
-        told = {chosen.measure: 1 / ours, f"baseline_{chosen.measure}": 1 / theirs}
+        answer = {chosen.measure: 1 / ours, f"baseline_{chosen.measure}": 1 / theirs}
     is_modelled = chosen.measure == "elapsed" or estimate.is_modelled
     return {
-        **told,
+        **answer,
         **comparison.fill_ratio(estimate, margin),
         "time_increase_fraction": estimate.ratio - 1,
         "throughput_loss_fraction": 1 - 1 / estimate.ratio,

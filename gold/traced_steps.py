@@ -116,12 +116,12 @@ def _time_rank(rows: pa.Table) -> Series:
     host = replace(host, lag_ns=lag, lag_fraction=fraction)
     if fraction is None or fraction <= LITTLE_LAG_FRACTION:
         return host
-    told = f"the GPU ends up to {fraction:.1%} of the recorded time behind the host".replace("%", " %")
+    behind = f"the GPU ends up to {fraction:.1%} of the recorded time behind the host".replace("%", " %")
     by_gpu = _take_completions(rows, is_kept)
     if fraction <= MOST_LAG_FRACTION and len(by_gpu.values) < ENOUGH_COMPLETIONS:
-        return replace(host, caveats=(*host.caveats, f"{told}, whose steps are taken"))
+        return replace(host, caveats=(*host.caveats, f"{behind}, whose steps are taken"))
     if not by_gpu.values:
-        return replace(host, reason=f"{told}, and no two steps in a row have GPU work whose launch is known")
+        return replace(host, reason=f"{behind}, and no two steps in a row have GPU work whose launch is known")
     return replace(
         host,
         values=by_gpu.values,
@@ -130,7 +130,7 @@ def _time_rank(rows: pa.Table) -> Series:
         starts_part=by_gpu.starts_part,
         numbers=by_gpu.numbers,
         timed_by="gpu_completion",
-        caveats=(f"{told}, so steps are timed from completion to completion of their GPU work",),
+        caveats=(f"{behind}, so steps are timed from completion to completion of their GPU work",),
     )
 
 

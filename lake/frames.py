@@ -115,7 +115,7 @@ def to_flag(condition: nw.Expr) -> nw.Expr:
 
 def join_reasons(*parts: tuple[nw.Expr, str | nw.Expr]) -> nw.Expr:
     """All sentences whose condition holds, in their order; null where none does."""
-    told = nw.concat_str(
+    sentence = nw.concat_str(
         *(
             nw.when(condition).then(nw.lit(sentence) if isinstance(sentence, str) else sentence)
             for condition, sentence in parts
@@ -126,4 +126,4 @@ def join_reasons(*parts: tuple[nw.Expr, str | nw.Expr]) -> nw.Expr:
     is_any = nw.lit(False)
     for condition, _ in parts:
         is_any |= condition.fill_null(False)
-    return nw.when(is_any).then(told)
+    return nw.when(is_any).then(sentence)

@@ -24,7 +24,7 @@ from pipelines.cli.verification import advise, format_damage, verify_lake
 _EITHER = dg.multi_or_in_process_executor
 # Delta keeps what a slow reader may still hold for a week.
 _RETENTION_HOURS = 168
-_DAMAGES_TOLD = 5
+_DAMAGES_SHOWN = 5
 
 
 class _LockedExecutor(dg.Executor):
@@ -119,10 +119,11 @@ def tidy_tables(context: dg.OpExecutionContext, config: Upkeep, build_context: d
         }
     )
     if verified.damages:
-        told = [format_damage(damage) for damage in verified.damages]
+        damages = [format_damage(damage) for damage in verified.damages]
         raise dg.Failure(
-            f"{len(told)} damaged files: {'; '.join(told[:_DAMAGES_TOLD])}. {'; '.join(advise(verified.damages))}",
-            metadata={"damaged_files": dg.MetadataValue.json(told)},
+            f"{len(damages)} damaged files: {'; '.join(damages[:_DAMAGES_SHOWN])}. "
+            f"{'; '.join(advise(verified.damages))}",
+            metadata={"damaged_files": dg.MetadataValue.json(damages)},
             allow_retries=False,
         )
 

@@ -39,7 +39,7 @@ def attested_runs(rows: Sequence[Row]) -> Figure:
         },
         words("label", -NAME + 10, NAME + 200, dy=-7, weight=600),
         words("value", PLOT + 190, 360, dy=-7, colour=MUTED, align="right"),
-        words("told", -NAME + 10, NAME + PLOT + 190, dy=8),
+        words("detail", -NAME + 10, NAME + PLOT + 190, dy=8),
         high=40,
     )
     is_attested = any(row["has_attestation"] for row in rows)
@@ -65,6 +65,6 @@ def _claim(place: int, row: Row) -> Row:
         "label": legible(row["run_id"]),
         "value": legible(f"{row['regime'] or 'no regime'}, {row['agreement']}{attested}{broken}, {row['evidence']}"),
         "what": row["agreement"],
-        "told": legible(row["verdict"]),
+        "detail": legible(row["verdict"]),
         "evidence": row["evidence"],
     }

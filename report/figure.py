@@ -31,8 +31,8 @@ class Figure:
     @property
     def alt(self) -> str:
         """The figure in words, for whoever does not see it: each line with its number."""
-        told = [f"{row['label']}: {row['value']}" for row in self.rows if row.get("label") and row.get("value")]
-        text = legible(f"{self.title}, {self.subtitle}. {'; '.join(told)}".replace("\n", ", "))
+        values = [f"{row['label']}: {row['value']}" for row in self.rows if row.get("label") and row.get("value")]
+        text = legible(f"{self.title}, {self.subtitle}. {'; '.join(values)}".replace("\n", ", "))
         return text if len(text) <= _LONGEST_ALT else text[: _LONGEST_ALT - 1] + "…"
 
 
@@ -56,7 +56,7 @@ def numbers(*, dy: int = 0) -> list[Row]:
     right = PLOT + 10 + NUMBER
     return [
         words("value", right, NUMBER, dy=dy, weight=600, align="right"),
-        words("evidence_told", right + 12, EVIDENCE, dy=dy, colour=MUTED),
+        words("evidence_text", right + 12, EVIDENCE, dy=dy, colour=MUTED),
     ]
 
 
@@ -99,7 +99,7 @@ def select_rows(what: str, layer: Row) -> Row:
 TOOLTIP = [
     {"field": "run", "type": "nominal", "title": "run"},
     {"field": "what", "type": "nominal", "title": "what"},
-    {"field": "told", "type": "nominal", "title": "value"},
+    {"field": "detail", "type": "nominal", "title": "value"},
     {"field": "evidence", "type": "nominal", "title": "evidence"},
 ]
 

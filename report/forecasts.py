@@ -35,9 +35,9 @@ def what_if(rows: Sequence[Row]) -> Figure:
 def _describe_change(place: int, row: Row) -> Row:
     now, low, high = row["current_step_ns"], row["predicted_low_ns"], row["predicted_high_ns"]
     ratio, level = row["slowdown_ratio"], row["interval_level"]
-    told = f"{format_duration(row['predicted_step_ns'])} instead of {format_duration(now)}"
+    text = f"{format_duration(row['predicted_step_ns'])} instead of {format_duration(now)}"
     if low is not None and high is not None:
-        told += f", {format_percent(level)} {format_duration(low)} to {format_duration(high)}"
+        text += f", {format_percent(level)} {format_duration(low)} to {format_duration(high)}"
     is_decided = row["verdict"] in {"worth it", "costs more"}
     return {
         "line": place,
@@ -47,10 +47,10 @@ def _describe_change(place: int, row: Row) -> Row:
         "at" if is_decided else "open": ratio,
         **({"low": low / now, "high": high / now} if low is not None and high is not None and now else {}),
         "value": format_ratio(ratio),
-        "told": f"{told}; {row['verdict']}",
+        "detail": f"{text}; {row['verdict']}",
         "what": "predicted step",
         "evidence": row["evidence"],
-        "evidence_told": row["evidence"],
+        "evidence_text": row["evidence"],
     }
 
 
@@ -82,10 +82,10 @@ def _describe_check(place: int, row: Row) -> Row:
         **({"low": low / measured, "high": high / measured} if low is not None and high is not None else {}),
         **({"floor_low": max(0.0, 1 - noise), "floor_high": 1 + noise} if finite(noise) else {}),
         "value": format_ratio(ratio),
-        "told": f"{format_duration(row['predicted_step_ns'])} predicted, {format_duration(measured)} measured",
+        "detail": f"{format_duration(row['predicted_step_ns'])} predicted, {format_duration(measured)} measured",
         "what": "predicted over measured",
         "evidence": row["evidence"],
-        "evidence_told": row["evidence"],
+        "evidence_text": row["evidence"],
     }
 
 
@@ -126,14 +126,14 @@ def sealing_rates(rows: Sequence[Row]) -> Figure:
 
 def _describe_rate(row: Row) -> Row:
     rate = float(row["change"].removeprefix(RATE))
-    told = format_duration(row["predicted_step_ns"])
+    text = format_duration(row["predicted_step_ns"])
     return {
         "run": legible(row["run_id"]),
         "label": f"{legible(row['run_id'])} at {rate:g} GB/s",
         "rate": rate,
         "step": ms(row["predicted_step_ns"]),
-        "value": told,
-        "told": told,
+        "value": text,
+        "detail": text,
         "what": f"step at {rate:g} GB/s",
         "evidence": row["evidence"],
     }

@@ -35,9 +35,9 @@ _SHAPES = dict(zip((name for name, _ in _KINDS), ("diamond", "circle", "triangle
 
 def published(rows: Sequence[Row], ours: Sequence[Row] = ()) -> Figure:
     """All published slowdowns of whole workloads, a line per source and regime; ours above them, in another colour."""
-    told = [row for row in rows if finite(row["slowdown_ratio"]) and row["slowdown_ratio"] > 0]
-    told.sort(key=lambda row: (row["source"], row["regime"] or "", row["entry_id"]))
-    groups = [list(of) for _, of in groupby(told, key=lambda row: (row["source"], row["regime"]))]
+    drawn_rows = [row for row in rows if finite(row["slowdown_ratio"]) and row["slowdown_ratio"] > 0]
+    drawn_rows.sort(key=lambda row: (row["source"], row["regime"] or "", row["entry_id"]))
+    groups = [list(of) for _, of in groupby(drawn_rows, key=lambda row: (row["source"], row["regime"]))]
     groups.sort(key=lambda group: max(row["slowdown_ratio"] for row in group), reverse=True)
     mine = [row for row in ours if finite(row["slowdown_ratio"]) and row["slowdown_ratio"] > 0]
     kept = groups[:MOST_SOURCES]
@@ -67,7 +67,7 @@ def published(rows: Sequence[Row], ours: Sequence[Row] = ()) -> Figure:
         words("value", PLOT + 10, 176),
         high=34,
     )
-    notes = (*format_omitted(len(groups) - len(kept), "source"), *_parts(len(rows) - len(told)))
+    notes = (*format_omitted(len(groups) - len(kept), "source"), *_parts(len(rows) - len(drawn_rows)))
     subtitle = "slowdown of whole workloads; no published number is ours, and none goes into any of ours"
     return Figure("What others have published", subtitle, tuple(shown), spec, notes)
 
@@ -82,24 +82,24 @@ def _ours(place: int, row: Row) -> Iterator[Row]:
         "value": f"{headline(row)}, {row['evidence']}",
         "kind": _KINDS[0][0],
         "what": f"{legible(row['model'] or 'model unknown')}, ours",
-        "told": format_ratio(row["slowdown_ratio"]),
+        "detail": format_ratio(row["slowdown_ratio"]),
         "evidence": row["evidence"],
     }
 
 
 def _theirs(place: int, group: list[Row]) -> Iterator[Row]:
     values = sorted(row["slowdown_ratio"] for row in group)
-    told = format_ratio(values[0]) if len(values) == 1 else f"{format_ratio(values[0])} to {format_ratio(values[-1])}"
+    text = format_ratio(values[0]) if len(values) == 1 else f"{format_ratio(values[0])} to {format_ratio(values[-1])}"
     named = {"label": legible(group[0]["source"]), "under": legible(group[0]["regime"] or "regime not clear")}
     for row in group:
         yield {
             "line": place,
             **(named if row is group[0] else {}),
-            **({"value": f"{told}, published"} if row is group[0] else {}),
+            **({"value": f"{text}, published"} if row is group[0] else {}),
             "at": row["slowdown_ratio"],
             "kind": f"published: {_CLASSES[row['evidence_class']]}",
             "what": legible(f"{row['workload']}, {row['hardware']}, {row['statistic']}"),
-            "told": format_ratio(row["slowdown_ratio"]),
+            "detail": format_ratio(row["slowdown_ratio"]),
             "evidence": f"{row['evidence_class']}, {legible(row['source'])}",
         }
 

@@ -223,8 +223,8 @@ def _cell(column: Column, value: Any) -> str:
         return escape_markdown(text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…") or NOTHING
     if column.kind is Kind.BOOL:
         return "yes" if value else "no"
-    told = format_change if column.name in _SIGNED else _UNITS.get(column.name.rpartition("_")[2], format_number)
-    return escape_markdown(told(value))
+    format_cell = format_change if column.name in _SIGNED else _UNITS.get(column.name.rpartition("_")[2], format_number)
+    return escape_markdown(format_cell(value))
 
 
 def escape_markdown(text: str) -> str:

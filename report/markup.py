@@ -22,13 +22,13 @@ class Markup(str):
 
 def element(name: str, /, *inside: str, **facts: str | bool | None) -> Markup:
     """An element; of its attributes `class_` is `class`, underscores are hyphens, and None or False is left out."""
-    told = "".join(
+    written = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(legible(value))}"')
         for key, value in facts.items()
         if value is not None and value is not False
     )
     closed = "" if name in _EMPTY else f"{join_markup(inside)}</{name}>"
-    return Markup(f"<{name}{told}>{closed}")
+    return Markup(f"<{name}{written}>{closed}")
 
 
 def join_markup(parts: Iterable[str]) -> Markup:

@@ -32,8 +32,10 @@ _UNSAID = {"", "none", "unknown"}
 
 def operation_overhead(rows: Sequence[Row]) -> Figure:
     """The operations whose change weighs most, each as a point with its interval against the line at 1."""
-    told = [row for row in rows if finite(row["slowdown_ratio"])]
-    told.sort(key=lambda row: (-abs(row["overhead_ns"] * row["operations_count"]), _operation(row), row["run_id"]))
+    drawn_rows = [row for row in rows if finite(row["slowdown_ratio"])]
+    drawn_rows.sort(
+        key=lambda row: (-abs(row["overhead_ns"] * row["operations_count"]), _operation(row), row["run_id"])
+    )
     shown = [
         {
             "line": place,
@@ -44,9 +46,9 @@ def operation_overhead(rows: Sequence[Row]) -> Figure:
             f"{format_duration(row['baseline_median_ns'])} to {format_duration(row['median_ns'])}",
             **ranges.point(row),
         }
-        for place, row in enumerate(told[:MOST_OPERATIONS])
+        for place, row in enumerate(drawn_rows[:MOST_OPERATIONS])
     ]
-    notes = (*format_omitted(len(told) - len(shown), "operation"), *_format_unknown(len(rows) - len(told)))
+    notes = (*format_omitted(len(drawn_rows) - len(shown), "operation"), *_format_unknown(len(rows) - len(drawn_rows)))
     subtitle = (
         "median of one call or copy over the baseline's, with its 95 % interval over runs; the largest change in all "
         "comes first; hollow: nothing is concluded"
@@ -81,7 +83,7 @@ def operation_costs(rows: Sequence[Row]) -> Figure:
 def _cost(place: int, row: Row) -> Row:
     low, high = row["median_low_ns"], row["median_high_ns"]
     has_interval = finite(low) and finite(high) and low > 0
-    told = f"{format_duration(row['median_ns'])}, 95 % {format_duration(low)} to {format_duration(high)}"
+    text = f"{format_duration(row['median_ns'])}, 95 % {format_duration(low)} to {format_duration(high)}"
     count = format_count(row["operations_count"], "time")
     return {
         "line": place,
@@ -92,9 +94,9 @@ def _cost(place: int, row: Row) -> Row:
         **({"low": low / 1e3, "high": high / 1e3} if has_interval else {}),
         "value": format_duration(row["median_ns"]),
         "what": f"{_operation(row)}, {count}, {format_duration(row['total_ns'])} in all",
-        "told": told if has_interval else format_duration(row["median_ns"]),
+        "detail": text if has_interval else format_duration(row["median_ns"]),
         "evidence": row["evidence"],
-        "evidence_told": row["evidence"],
+        "evidence_text": row["evidence"],
     }
 
 
@@ -144,7 +146,7 @@ def _rank(place: int, row: Row) -> Iterator[Row]:
             **({"first": first / 1e3} if first else {}),
             "side": side if count is not None else f"{name} not observed, {evidence}",
             "what": what,
-            "told": ", ".join([*(f"{p} {format_duration(time_ns)}" for p, time_ns in of.items()), many]),
+            "detail": ", ".join([*(f"{p} {format_duration(time_ns)}" for p, time_ns in of.items()), many]),
             "evidence": evidence,
         }
 
@@ -153,8 +155,8 @@ def _operation(row: Row) -> str:
     """An operation in words: what it is, which way it goes, how large it is."""
     way = row["direction"].replace("_", " ").replace("gpu", "GPU")
     memory = row["memory"] if row["memory"] in _UNSAID else f"{row['memory']} memory"
-    told = [row["name"] or row["operation"].replace("_", " "), way, row["size_class"], memory]
-    return legible(", ".join(part for part in told if part not in _UNSAID))
+    words = [row["name"] or row["operation"].replace("_", " "), way, row["size_class"], memory]
+    return legible(", ".join(part for part in words if part not in _UNSAID))
 
 
 def _format_unknown(count: int) -> tuple[str, ...]:

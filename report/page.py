@@ -86,13 +86,13 @@ def _digest(script: str) -> str:
 
 
 def _nothing(versions: Mapping[str, str]) -> Markup:
-    told = "There is no run in this lake yet, so there is nothing to report."
+    lead = "There is no run in this lake yet, so there is nothing to report."
     hint = "Land a recording (teetotal land), or try teetotal demo; then teetotal run, and teetotal report again."
     small = ", ".join(f"{name} {version}" for name, version in versions.items())
     return element(
         "main",
         element("h1", TITLE),
-        element("p", told, class_="lead"),
+        element("p", lead, class_="lead"),
         element("p", hint),
         element("p", small),
         id="main",
@@ -101,20 +101,24 @@ def _nothing(versions: Mapping[str, str]) -> Markup:
 
 def _head(facts: Mapping[str, Row], warnings: Sequence[str]) -> Markup:
     models = sorted({fact["model"] for fact in facts.values() if fact["model"]})
-    told = f"{format_count(len(facts), 'run')} of {', '.join(models) or 'unnamed models'}. "
-    told += "Every number says where it comes from: measured, modelled, or unobservable and why."
+    lead = f"{format_count(len(facts), 'run')} of {', '.join(models) or 'unnamed models'}. "
+    lead += "Every number says where it comes from: measured, modelled, or unobservable and why."
     return element(
         "header",
         element("a", "Skip to the answers", href="#main", class_="skip"),
         element("p", "teetotal", class_="brand"),
         element("h1", TITLE),
-        element("p", told, class_="lead"),
+        element("p", lead, class_="lead"),
         *_warnings(warnings),
     )
 
 
-def _warnings(told: Sequence[str]) -> list[Markup]:
-    return [element("ul", *(element("li", text) for text in told), class_="warnings", role="alert")] if told else []
+def _warnings(sentences: Sequence[str]) -> list[Markup]:
+    return (
+        [element("ul", *(element("li", text) for text in sentences), class_="warnings", role="alert")]
+        if sentences
+        else []
+    )
 
 
 def _filters(facts: Mapping[str, Row]) -> Markup:
@@ -165,9 +169,9 @@ def _behind(found: Figure) -> Markup:
     named = ""
     for row in found.rows:
         named = row.get("label") or named
-        told = row.get("told") or row.get("unseen") or row.get("note") or row.get("value")
-        if told:
-            cells = [row.get("run", ""), named.replace("\n", ", "), row.get("what", ""), told, row.get("evidence", "")]
+        value = row.get("detail") or row.get("unseen") or row.get("note") or row.get("value")
+        if value:
+            cells = [row.get("run", ""), named.replace("\n", ", "), row.get("what", ""), value, row.get("evidence", "")]
             lines.append((row.get("run"), [legible(cell) for cell in cells]))
     columns = [(name, False) for name in ("run", "line", "what", "value", "evidence")]
     return element(

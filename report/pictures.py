@@ -74,7 +74,7 @@ def figure(table: Table, rows: pa.Table) -> Figure | None:
     return found if found.rows else empty(found.title, "; ".join(found.notes) or "there is nothing to draw")
 
 
-def empty(title: str, told: str) -> Figure:
+def empty(title: str, text: str) -> Figure:
     """What stands where there is nothing to draw: why that is so."""
     mark = {"type": "text", "align": "left", "color": MUTED, "fontSize": 12}
     spec: Row = {
@@ -83,4 +83,4 @@ def empty(title: str, told: str) -> Figure:
         "mark": mark,
         "encoding": {"x": {"value": 0}, "text": {"field": "value", "type": "nominal"}},
     }
-    return Figure(title, "there is nothing to draw", ({"label": "nothing", "value": told},), spec)
+    return Figure(title, "there is nothing to draw", ({"label": "nothing", "value": text},), spec)

@@ -55,13 +55,13 @@ def _pairs(rows: Sequence[Row], title: str, subtitle: str, what: str = "slowdown
 def _pair(place: int, row: Row, what: str) -> Row:
     """A pair's line: its point and interval where it has them, and its evidence in any case."""
     world = row["world_size"]
-    told = ", ".join(filter(None, (row["model"] or "", format_count(world, "rank") if world else "", row["regime"])))
+    facts = ", ".join(filter(None, (row["model"] or "", format_count(world, "rank") if world else "", row["regime"])))
     floor = row["run_noise_fraction"]
     return {
         "line": place,
         "run": legible(row["run_id"]),
         "label": legible(row["run_id"]),
-        "under": legible(told),
+        "under": legible(facts),
         **point(row),
         **({"floor_low": max(0.0, 1 - floor), "floor_high": 1 + floor} if finite(floor) else {}),
         "what": f"{what} against {legible(row['baseline_run_id'])}",
@@ -72,17 +72,17 @@ def _pair(place: int, row: Row, what: str) -> Row:
 def point(row: Row) -> Row:
     """A ratio with its interval as a mark, a number and a tooltip."""
     at, low, high = (row[f"slowdown{end}_ratio"] for end in ("", "_low", "_high"))
-    told = format_ratio(at)
+    text = format_ratio(at)
     if finite(low) and finite(high):
         called = "within-run scatter only" if row.get("interval_over") == "within_run" else "95 %"
-        told = f"{told}, {called} {format_ratio(low)} to {format_ratio(high)}"
+        text = f"{text}, {called} {format_ratio(low)} to {format_ratio(high)}"
     return {
         **({"at" if is_concluded(row) else "open": at} if finite(at) else {}),
         **({"low": min(low, high), "high": max(low, high)} if finite(low) and finite(high) and finite(at) else {}),
         "value": headline(row),
-        "told": told,
+        "detail": text,
         "evidence": row["evidence"],
-        "evidence_told": row["evidence"],
+        "evidence_text": row["evidence"],
     }
 
 

@@ -111,7 +111,7 @@ def _kernel(place: int, row: Row, chosen: list[Row]) -> Iterator[Row]:
         "at": ms(row["total_ns"]),
         "what": _kind(row["kind"]),
         "value": f"{format_duration(row['total_ns'])}{share}, {row['evidence']}",
-        "told": f"{name}: {format_duration(row['total_ns'])}{share}; {ran}",
+        "detail": f"{name}: {format_duration(row['total_ns'])}{share}; {ran}",
         "evidence": row["evidence"],
     }
 
@@ -129,11 +129,11 @@ def _heading(place: int, chosen: list[Row]) -> Row:
 
 def _collective(place: int, row: Row, chosen: list[Row]) -> Iterator[Row]:
     """Two bars, transfer over skew; what could not be seen is said in its place."""
-    told = [row["collective"].replace("_", " ")]
-    told += [f"step {row['step_number']}"] if row["step_number"] is not None else []
-    told += [format_size(row["buffer_bytes"])] if row["buffer_bytes"] is not None else []
-    told += [f"rank {row['late_rank']} last"] if row["late_rank"] is not None else []
-    under = legible(", ".join(told))
+    facts = [row["collective"].replace("_", " ")]
+    facts += [f"step {row['step_number']}"] if row["step_number"] is not None else []
+    facts += [format_size(row["buffer_bytes"])] if row["buffer_bytes"] is not None else []
+    facts += [f"rank {row['late_rank']} last"] if row["late_rank"] is not None else []
+    under = legible(", ".join(facts))
     skew, doubt = row["skew_ns"], row["skew_uncertainty_ns"]
     for what, time_ns in (("transfer", row["transfer_ns"]), ("skew of arrivals", skew)):
         is_skew = what != "transfer"
@@ -150,7 +150,7 @@ def _collective(place: int, row: Row, chosen: list[Row]) -> Iterator[Row]:
             ),
             "what": what,
             "side": side,
-            "told": f"{under}: {side}",
+            "detail": f"{under}: {side}",
             "evidence": row["evidence"],
         }
 

@@ -74,9 +74,9 @@ def sections(tables: Tables, versions: Mapping[str, str]) -> list[Section]:
         ),
         Section("operations", "Single operations", figures=_figures(tables, "operation_overhead", "launches")),
         _sealing(tables),
-        _rejected(tables),
-        _unobserved(tables),
-        _published(tables),
+        _make_rejects(tables),
+        _make_unobserved(tables),
+        _make_published(tables),
         _provenance(tables, versions),
     ]
 
@@ -99,7 +99,7 @@ def _verdicts(tables: Tables) -> Iterator[Markup]:
         leading = lead(row, logged.get(row["run_id"]))
         other = describe_other_source(row, leading)
         notes = (leading["caveat"], caveats.get(row["run_id"]))
-        told = [
+        sentences = [
             element("p", _capitalise(tell_verdict(leading)), class_="verdict"),
             *(element("p", f"{_capitalise(text)}.") for text in (other, where) if text),
             *(element("p", note, class_="note") for note in notes if note),
@@ -116,7 +116,7 @@ def _verdicts(tables: Tables) -> Iterator[Markup]:
             element(
                 "div",
                 element("h3", ", ".join(filter(None, (row["model"] or "unknown model", ranks, row["regime"])))),
-                *told,
+                *sentences,
                 element("p", f"{row['run_id']} against {row['baseline_run_id']}", class_="note"),
             ),
             class_="pair",
@@ -203,7 +203,7 @@ def _nonces(tables: Tables) -> list[Markup]:
     ]
 
 
-def _rejected(tables: Tables) -> Section:
+def _make_rejects(tables: Tables) -> Section:
     """Things refused, and events merged or rejected by a rule, each with its sentence and how many there were."""
     refused = Counter((row["run_id"], f"{row['level']} rejected", row["reason"]) for row in tables["silver.rejects"])
     for row in tables["silver.rule_counts"]:
@@ -224,7 +224,7 @@ def _rejected(tables: Tables) -> Section:
     )
 
 
-def _unobserved(tables: Tables) -> Section:
+def _make_unobserved(tables: Tables) -> Section:
     """Whatever has a reason for a missing or weaker number, by table and reason, with the runs that it is of."""
     found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for name, rows in tables.items():
@@ -254,7 +254,7 @@ def _name_subject(row: Row) -> str:
     return next(str(row[name]) for name in names if row.get(name))
 
 
-def _published(tables: Tables) -> Section:
+def _make_published(tables: Tables) -> Section:
     rows = tables["gold.published"]
     if not rows:
         return Section("published", "What others have published")

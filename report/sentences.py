@@ -68,11 +68,11 @@ def dominant(answer: Row, parts: Sequence[Row]) -> str | None:
         return None
     total = sum(row["overhead_ns"] or 0 for row in parts)
     where = WORDS[answer["dominant_part"]]
-    told = f"{where}: {ms(delta)} ms per step; other parts shrink beside it, so that {ms(total)} ms remain"
+    sentence = f"{where}: {ms(delta)} ms per step; other parts shrink beside it, so that {ms(total)} ms remain"
     if share <= 1:
         most = "most" if share > 0.5 else "the largest part"
-        told = f"{most} of it is paid for {where}: {ms(delta)} of {ms(total)} ms per step ({share:.0%})"
-    return told if is_concluded(answer) else f"in these two traces, {told}"
+        sentence = f"{most} of it is paid for {where}: {ms(delta)} of {ms(total)} ms per step ({share:.0%})"
+    return sentence if is_concluded(answer) else f"in these two traces, {sentence}"
 
 
 def ms(overhead_ns: int) -> str:

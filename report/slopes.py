@@ -82,17 +82,17 @@ def _panel(panel: list[Row]) -> Iterator[Row]:
     span = max(abs(row["overhead_ns"]) for row in panel) or 1
     written: list[Row] = []
     for row in sorted(panel, key=lambda row: (row["axis_number"], -row["overhead_ns"], row["tee_run_id"])):
-        told = f"{format_change(row['overhead_ns'])}, {format_ratio(row['slowdown_ratio'])}"
+        text = f"{format_change(row['overhead_ns'])}, {format_ratio(row['slowdown_ratio'])}"
         yield {
             **common,
             "run": legible(row["tee_run_id"]),
             "label": f"{legible(row['tee_run_id'])} at {format_number(row['axis_number'])} {_AXES[row['axis']]}",
             "place": row["axis_number"],
             "overhead": ms(row["overhead_ns"]),
-            "value": told,
+            "value": text,
             **_place_label(row, written, span, {lowest: "left", highest: "right"}.get(row["axis_number"], "middle")),
             "what": f"{legible(row['tee_run_id'])}, {format_number(row['axis_number'])} {_AXES[row['axis']]}",
-            "told": told,
+            "detail": text,
             "evidence": row["evidence"],
         }
     ends = sorted({row["axis_number"] for row in panel})
@@ -108,7 +108,7 @@ def _panel(panel: list[Row]) -> Iterator[Row]:
             "place": at,
             **{name: ms(overhead + slope * (at - middle)) for name, slope in slopes.items() if slope is not None},
             "what": "slope",
-            "told": _describe_slope(first),
+            "detail": _describe_slope(first),
             "evidence": "modelled",
         }
 

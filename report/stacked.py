@@ -75,15 +75,15 @@ def time_breakdown(rows: Sequence[Row]) -> Figure:
 
 def trace_summary(rows: Sequence[Row]) -> Figure:
     """Bars of the whole trace in TraceLens' words, where the pieces sum to it; hidden communication is shown apart."""
-    told = ("What the GPU did over the whole trace", "from its first to its last work, as TraceLens defines it")
-    return _figure(told, [_trace(row) for row in rows], _TRACE, shared_scale("start", "ms of the trace"), "rank")
+    titles = ("What the GPU did over the whole trace", "from its first to its last work, as TraceLens defines it")
+    return _figure(titles, [_trace(row) for row in rows], _TRACE, shared_scale("start", "ms of the trace"), "rank")
 
 
 def sealing_coverage(rows: Sequence[Row]) -> Figure:
     """Bars of the promised bytes: what a record shows as sealed, what only the regime claims, and what is neither."""
-    told = ("How much of what must be sealed was sealed", "share of the bytes that the regime promises to seal")
+    titles = ("How much of what must be sealed was sealed", "share of the bytes that the regime promises to seal")
     share = shared_scale("start", "share of the promised bytes", scale={"domain": [0, 1]}, axis={"format": ".0%"})
-    return _figure(told, [_coverage(row) for row in rows], _SEALED, share, "boundary")
+    return _figure(titles, [_coverage(row) for row in rows], _SEALED, share, "boundary")
 
 
 def _step(run_id: str, rank: int, steps: list[Row]) -> Bar:
@@ -137,7 +137,7 @@ def _coverage(row: Row) -> Bar:
     return Bar(row["run_id"], label, pieces, format_size(promised), evidence, missing, broken)
 
 
-def _figure(told: tuple[str, str], bars: list[Bar], named: list[tuple[str, str]], x: Row, noun: str) -> Figure:
+def _figure(titles: tuple[str, str], bars: list[Bar], named: list[tuple[str, str]], x: Row, noun: str) -> Figure:
     """The bars to one scale, run by run; only colours that occur are named."""
     shown = bars[:MOST_BARS]
     used = {name for bar in shown for name, _, _ in bar.pieces}
@@ -166,7 +166,7 @@ def _figure(told: tuple[str, str], bars: list[Bar], named: list[tuple[str, str]]
     if not longest:
         # A colour scale of nothing, and an axis without an end, would be drawn all the same.
         spec["layer"] = spec["layer"][2:]
-    return Figure(*told, rows, spec, format_omitted(len(bars) - len(shown), noun))
+    return Figure(*titles, rows, spec, format_omitted(len(bars) - len(shown), noun))
 
 
 def _rows(bars: list[Bar], colours: dict[str, str], longest: float) -> Iterator[Row]:
@@ -180,17 +180,17 @@ def _rows(bars: list[Bar], colours: dict[str, str], longest: float) -> Iterator[
         beside: Row = {
             "label": bar.label,
             "value": bar.value,
-            "evidence_told": bar.evidence,
+            "evidence_text": bar.evidence,
             **({"note": legible(bar.note)} if bar.note and not bar.pieces else {}),
             **({"broken": bar.broken} if bar.broken else {}),
         }
         start = 0.0
         common: Row = {"line": line, "run": legible(bar.run_id), "evidence": bar.evidence}
-        for name, amount, told in bar.pieces or (("", 0.0, ""),):
+        for name, amount, text in bar.pieces or (("", 0.0, ""),):
             piece: Row = {}
             if name:
-                piece = {"what": name, "told": told, "start": start, "end": start + amount}
-            inside = told.split(",", maxsplit=1)[0]
+                piece = {"what": name, "detail": text, "start": start, "end": start + amount}
+            inside = text.split(",", maxsplit=1)[0]
             if name and PLOT * amount / longest > width(inside, _SMALL) + 6:
                 piece |= {"inside": inside, "middle": start + amount / 2, "ink": letters_on(colours[name])}
             start += amount

@@ -102,8 +102,8 @@ def _draw_stacked(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
         for row in of:
             if "end" in row:
                 bar += fills[row["what"]] * (round(row["end"] / most * room) - len(bar))
-        told = f"{of[0]['value']} {of[0]['evidence']}" if bar or "note" not in of[0] else ""
-        yield f"{_clip(of[0]['label'], name)}  {bar or of[0].get('note', ''):{room}}  {told}"
+        text = f"{of[0]['value']} {of[0]['evidence']}" if bar or "note" not in of[0] else ""
+        yield f"{_clip(of[0]['label'], name)}  {bar or of[0].get('note', ''):{room}}  {text}"
     yield ""
     signs = [f"{fill} {part}".replace(" ", "\N{NO-BREAK SPACE}") for part, fill in fills.items()]
     yield from wrap("  ".join(signs), name + room + _SIDE)
@@ -116,8 +116,8 @@ def _bars(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
         amount = row.get("at", row.get("overhead"))
         if amount is not None:
             bar = ("█" if amount >= 0 else "░") * round(abs(amount) / most * room)
-            told = row["value"] if row["evidence"] in row["value"] else f"{row['value']}, {row['evidence']}"
-            yield f"{_clip(row['label'], name)}  {bar:{room}}  {told}"
+            text = row["value"] if row["evidence"] in row["value"] else f"{row['value']}, {row['evidence']}"
+            yield f"{_clip(row['label'], name)}  {bar:{room}}  {text}"
 
 
 def _axis(low: float, high: float, room: int) -> str:

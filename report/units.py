@@ -116,7 +116,7 @@ def _digits(value: float) -> str:
     if value == 0:
         return "0"
     if abs(value) >= _MANY:
-        told = f"{value:.2e}"
+        text = f"{value:.2e}"
     else:
-        told = f"{value:,.0f}" if abs(value) >= _THOUSAND else f"{value:#.3g}".rstrip(".")
-    return told.replace("-", "−")  # noqa: RUF001
+        text = f"{value:,.0f}" if abs(value) >= _THOUSAND else f"{value:#.3g}".rstrip(".")
+    return text.replace("-", "−")  # noqa: RUF001

@@ -87,11 +87,11 @@ def _pair(parts: list[Row]) -> Iterator[Row]:
     running = start
     for row in parts:
         if row not in known:
-            told = legible(row["reason"] or "not observed")
+            text = legible(row["reason"] or "not observed")
             yield {
                 **common,
                 "label": WORDS[row["part"]],
-                "unseen": f"{told}, {row['evidence']}",
+                "unseen": f"{text}, {row['evidence']}",
                 "evidence": row["evidence"],
             }
             continue
@@ -101,15 +101,15 @@ def _pair(parts: list[Row]) -> Iterator[Row]:
 
 
 def _total(label: str, amount: int, evidence: str) -> Row:
-    told = format_duration(amount)
+    text = format_duration(amount)
     return {
         "label": label,
         "start": 0.0,
         "end": ms(amount),
         "kind": "mean step",
         "what": label,
-        "value": told,
-        "told": told,
+        "value": text,
+        "detail": text,
         "evidence": evidence,
     }
 
@@ -125,15 +125,15 @@ def _part(row: Row, running: int) -> Row:
         "kind": "takes longer" if delta > 0 else "takes less",
         "what": WORDS[row["part"]],
         "value": f"{format_change(delta)}{share}",
-        "told": f"{before} to {after}, {format_change(delta)}{share}",
+        "detail": f"{before} to {after}, {format_change(delta)}{share}",
         "evidence": row["evidence"],
     }
 
 
 def _share(fraction: float) -> str:
     """A share in whole percent, which is enough beside a number of three digits."""
-    told = f"{fraction * 100:.0f} %".replace("-", "−")  # noqa: RUF001
-    return told if fraction == 0 or not told.strip("−").startswith("0 ") else "<1 %"  # noqa: RUF001
+    text = f"{fraction * 100:.0f} %".replace("-", "−")  # noqa: RUF001
+    return text if fraction == 0 or not text.strip("−").startswith("0 ") else "<1 %"  # noqa: RUF001
 
 
 def _doubt(evidence: str, weakest: str) -> Row:

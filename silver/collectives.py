@@ -144,7 +144,7 @@ def _add_sizes(seen: Frame, runs: Frame) -> Frame:
         .then(nw.coalesce(nw.col("out_elements_count"), nw.col("in_elements_count")))
         .otherwise(nw.coalesce(nw.col("in_elements_count"), nw.col("out_elements_count")))
     )
-    told = nw.when(nw.col("mention") == "hook").then(nw.col("name").str.replace_all("^[^#]*#", ""))
+    stated = nw.when(nw.col("mention") == "hook").then(nw.col("name").str.replace_all("^[^#]*#", ""))
     seen = seen.join(world, on="run_id", how="left").with_columns(_elements=elements)
     # What a message could not be is taken for what the source does not say: products of these fit 64 bits.
     is_sane = (nw.col("_elements") >= 0) & (nw.col("_elements") <= _MOST_ELEMENTS)
@@ -155,7 +155,7 @@ def _add_sizes(seen: Frame, runs: Frame) -> Frame:
     return seen.with_columns(
         first_group_rank=listed.str.replace_all("^\\[", "").str.replace_all("[^0-9].*", "").cast(nw.Int64),
         last_group_rank=listed.str.replace_all("\\]\\z", "").str.replace_all("^.*[^0-9]", "").cast(nw.Int64),
-        buffer_bytes=nw.coalesce(told.cast(nw.Int64), nw.col("_elements") * PATTERNS.element_bytes("dtype")),
+        buffer_bytes=nw.coalesce(stated.cast(nw.Int64), nw.col("_elements") * PATTERNS.element_bytes("dtype")),
         group_size=nw.when(is_group).then(nw.col("group_size")),
     )
 

@@ -167,8 +167,8 @@ def _find_exchanges(collectives: Frame, hops: Frame) -> Frame:
     payload = nw.when(is_single).then(size).otherwise(divide_down(size * nw.col("message_count"), share.fill_null(1)))
     is_sized = ~size.is_null() & ~nw.col("message_count").is_null() & (is_single | ~share.is_null())
     # A hook that says the size of every hop is believed: its messages may be smaller than a share.
-    is_told = (is_hooked & (nw.col("_told") == nw.col("_hops"))).fill_null(False)
-    payload, is_sized = nw.when(is_told).then(nw.col("_hop_bytes")).otherwise(payload), is_told | is_sized
+    is_stated = (is_hooked & (nw.col("_sized_hops") == nw.col("_hops"))).fill_null(False)
+    payload, is_sized = nw.when(is_stated).then(nw.col("_hop_bytes")).otherwise(payload), is_stated | is_sized
     return sending.select(
         "run_id",
         *_KEYS,

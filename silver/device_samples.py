@@ -18,7 +18,7 @@ _DATA = Path(__file__).with_name("device_metrics.toml").read_bytes()
 _DOCUMENT: dict[str, Any] = tomllib.loads(_DATA.decode())
 METRICS_SHA256 = hashlib.sha256(_DATA).hexdigest()
 QUANTITIES: dict[str, str] = _DOCUMENT["unit"]
-CLOCKS = ("told", "claimed", "inferred")
+CLOCKS = ("stated", "claimed", "inferred")
 _LARGEST = 1e300
 # Zones lie whole quarters of an hour apart, from 12 hours behind UTC to 14 before it.
 _QUARTER_NS = 900 * 10**9
@@ -42,7 +42,7 @@ TABLE = Table(
         int64("ts_ns", "When, UTC; null where the source's clock names no zone and none can be told.", nullable=True),
         text(
             "ts_source",
-            "told: the source says it with its zone; claimed: the manifest's clock_zone; inferred: of all zones only "
+            "stated: the source says it with its zone; claimed: the manifest's clock_zone; inferred: of all zones only "
             "one brings the readings to the time of the run.",
             nullable=True,
             one_of=CLOCKS,
@@ -119,7 +119,7 @@ def _add_timestamps(readings: Frame, runs: Frame, windows: Frame) -> Frame:
     way = nw.when(~nw.col("_claimed_ns").is_null()).then(nw.lit("claimed")).otherwise(nw.lit("inferred"))
     found = nw.when(is_zoneless & ~nw.col("_zone_ns").is_null())
     return readings.with_columns(
-        ts_source=nw.when(~nw.col("ts_ns").is_null()).then(nw.lit("told")).otherwise(found.then(way)),
+        ts_source=nw.when(~nw.col("ts_ns").is_null()).then(nw.lit("stated")).otherwise(found.then(way)),
         ts_ns=nw.coalesce(nw.col("ts_ns"), found.then(nw.col("wall_ns") - nw.col("_zone_ns"))),
     )
 

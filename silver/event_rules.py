@@ -60,7 +60,9 @@ RULES = (
     Rule("idle_process", "merged", "A process that used no GPU, beside processes that did, is no rank of the run."),
     Rule("no_process", "merged", "A row of the host that names no process, in a recording of several, is no rank's."),
     Rule(
-        "untold_rank", "rejected", "Nothing tells which process or GPU the row is of: silver.nsys_ranks has the reason."
+        "unknown_rank",
+        "rejected",
+        "Nothing tells which process or GPU the row is of: silver.nsys_ranks has the reason.",
     ),
     Rule("launch_and_kernel", "split", "A row that tells a launch and its kernel is two events: one more than landed."),
     Rule("unknown_phase", "rejected", "An event whose phase is none of X M s t f i I R C has no agreed meaning."),
@@ -90,7 +92,7 @@ RULES = (
     Rule("unknown_on_gpu", "flagged", "GPU work whose name no pattern knows counts as compute."),
 )
 # Rules that settle rows of Nsight Systems unseen, and refuse them.
-REFUSED_UNSEEN = ("untold_rank",)
+REFUSED_UNSEEN = ("unknown_rank",)
 REJECTED = tuple(rule.id for rule in RULES if rule.effect == "rejected")
 # The phase of an event that says when it began and how long it took: no other can be an interval.
 COMPLETE = "X"

@@ -11,7 +11,7 @@ from silver.span_context import assign_hooks
 
 SIZED_HOPS = ("hook_sized_transport", "hook_relay")
 SEAL_SUMS = ("_sealed", "_relayed", "_swift", "_unsized_seals", "_unsized_ns", "seal_ns", "open_ns")
-_HOP_SUMS = ("_hops", "_told", "_hop_bytes", *SEAL_SUMS)
+_HOP_SUMS = ("_hops", "_sized_hops", "_hop_bytes", *SEAL_SUMS)
 _SIZED_SEAL = "#[0-9]{1,13}\\z"
 _KEYS = ["rank", "source_sha256", "ordinal"]
 _INT = nw.Int64
@@ -30,18 +30,18 @@ def count_hops(spans: Frame, claims: Frame) -> Frame:
     def only(value: nw.Expr, *patterns: str) -> nw.Expr:
         return nw.when(PATTERNS.has_pattern("pattern", *patterns)).then(value).otherwise(zero)
 
-    is_told = PATTERNS.has_pattern("pattern", *SIZED_HOPS)
+    is_sized_by_name = PATTERNS.has_pattern("pattern", *SIZED_HOPS)
     # A seal that says its size is held against what a processor can do by itself.
     is_seal, is_sized = PATTERNS.has_pattern("pattern", "hook_seal"), nw.col("name").str.contains(_SIZED_SEAL)
     sealed_bytes = nw.when(is_seal & is_sized).then(nw.col("name").str.replace_all("^[^#]*#", "")).cast(_INT)
     most = nw.col("_chains") * POLICY.most_seal_bytes_per_ns
     is_swift = (divide_down(sealed_bytes.fill_null(0) + most - 1, most) > nw.col("duration_ns")) & is_seal & is_sized
     is_unsized = is_seal & ~is_sized
-    told = nw.when(is_told).then(nw.col("name").str.replace_all("^[^#]*#", "")).cast(_INT)
+    stated = nw.when(is_sized_by_name).then(nw.col("name").str.replace_all("^[^#]*#", "")).cast(_INT)
     inside = inside.with_columns(
         _hops=only(one, *hops),
-        _told=only(one, *SIZED_HOPS),
-        _hop_bytes=told.fill_null(0),
+        _sized_hops=only(one, *SIZED_HOPS),
+        _hop_bytes=stated.fill_null(0),
         # What is relayed as it came was sealed by the rank that it came from first.
         _sealed=only(one, "hook_seal", "hook_relay"),
         _relayed=only(one, "hook_relay"),

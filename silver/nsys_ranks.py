@@ -140,9 +140,9 @@ def join_ranks(nsys_events: Frame, placement: Placement) -> Frame:
         nodes = rows.filter(~nw.col("graph_node_id").is_null(), ~nw.col("correlation_id").is_null())
         nodes = nodes.select(*work_columns, _has_nodes=nw.lit(True)).unique()
         rows = rows.join(nodes, on=work_columns, how="left")
-        is_told = (nw.col("report") == "CUPTI_ACTIVITY_KIND_GRAPH_TRACE") & nw.col("_has_nodes").fill_null(False)
-        is_told &= nw.col("_fate").is_null()
-        rows = rows.with_columns(_fate=nw.when(is_told).then(nw.lit("graph_nodes")).otherwise(nw.col("_fate")))
+        is_repeated = (nw.col("report") == "CUPTI_ACTIVITY_KIND_GRAPH_TRACE") & nw.col("_has_nodes").fill_null(False)
+        is_repeated &= nw.col("_fate").is_null()
+        rows = rows.with_columns(_fate=nw.when(is_repeated).then(nw.lit("graph_nodes")).otherwise(nw.col("_fate")))
         rows = rows.drop("_has_nodes")
     return rows.drop(*(f"_{name}" for name in KEYS))
 

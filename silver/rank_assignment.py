@@ -147,7 +147,7 @@ def _settle_owners(recording: Recording) -> None:
 def _refuse(row: Row, callers_count: int, candidates_count: int) -> None:
     gpu = "a GPU without a number" if row["_device_id"] == _NO_DEVICE else f"GPU {row['_device_id']}"
     found = f"{candidates_count} of them have" if candidates_count else "none of them has"
-    row["rule"] = "untold_rank"
+    row["rule"] = "unknown_rank"
     row["reason"] = (
         f"its work on {gpu} names no process, {callers_count} processes made calls, and {found} calls for all of it: "
         "`nsys export --type sqlite` names the process"
@@ -171,9 +171,9 @@ def _settle_cells(recording: Recording) -> None:
         elif row["report"] in (*WORK, LAUNCHES):
             _settle_work(row, owner, devices[owner], by_context)
         elif devices.get(owner):
-            told = by_context.get((owner, row["_context_id"]), set())
-            device = min(told) if len(told) == 1 else recording.main[owner]
-            row["cell"], row["is_shared"] = (owner, device), len(told) != 1 and len(devices[owner]) > 1
+            devices_named = by_context.get((owner, row["_context_id"]), set())
+            device = min(devices_named) if len(devices_named) == 1 else recording.main[owner]
+            row["cell"], row["is_shared"] = (owner, device), len(devices_named) != 1 and len(devices[owner]) > 1
         elif not devices and (owner in callers or not callers):
             row["cell"] = (owner, _NO_DEVICE)
         else:
@@ -204,13 +204,13 @@ def _main_devices(recording: Recording, devices: dict[Owner, set[int]]) -> dict[
 
 def _settle_work(row: Row, owner: Owner, devices: set[int], by_context: dict[tuple[Owner, int], set[int]]) -> None:
     device = row["_device_id"]
-    told = {device} if device != _NO_DEVICE else by_context.get((owner, row["_context_id"]), set())
-    told = told if len(told) == 1 else devices
-    if len(told) == 1:
-        row["cell"] = (owner, *told)
+    devices_named = {device} if device != _NO_DEVICE else by_context.get((owner, row["_context_id"]), set())
+    devices_named = devices_named if len(devices_named) == 1 else devices
+    if len(devices_named) == 1:
+        row["cell"] = (owner, *devices_named)
     else:
-        row["rule"] = "untold_rank"
-        row["reason"] = f"its work names no GPU, and its process used {len(told)} of them"
+        row["rule"] = "unknown_rank"
+        row["reason"] = f"its work names no GPU, and its process used {len(devices_named)} of them"
 
 
 # -- which rank a process on a GPU is -------------------------------------------------------------------------------
@@ -225,10 +225,10 @@ def _settle_ranks(recordings: list[Recording], traced: set[int]) -> None:
             rank, source, reason = ranks.of(recording, row)
             row["rank"], row["rank_source"] = rank, source
             if row["rule"] is None and row["cell"] is not None:
-                is_told = row["report"] == LAUNCHES and reports != {LAUNCHES}
-                row["rule"] = "seen_elsewhere" if is_told else None
+                is_seen_elsewhere = row["report"] == LAUNCHES and reports != {LAUNCHES}
+                row["rule"] = "seen_elsewhere" if is_seen_elsewhere else None
                 if rank is None:
-                    row["rule"], row["reason"] = "untold_rank", reason
+                    row["rule"], row["reason"] = "unknown_rank", reason
                 elif rank in traced or ranks.is_second(recording, row["cell"]):
                     row["rule"] = "second_profile"
 
@@ -379,7 +379,7 @@ def _make_rows(recordings: list[Recording]) -> list[Row]:
                 "_fate": row["rule"],
                 "_is_shared": row["is_shared"],
             }
-            row["rank"] = None if row["rule"] in {"untold_rank", "idle_process", "no_process"} else row["rank"]
+            row["rank"] = None if row["rule"] in {"unknown_rank", "idle_process", "no_process"} else row["rank"]
             places[row["source_sha256"]] += 1
             placed.append(row)
     return placed

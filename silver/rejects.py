@@ -61,8 +61,8 @@ def conform(events: Frame, sources: Frame, unreadable: Frame, nsys_ranks: Frame)
 
 
 def _events(events: Frame, sources: Frame) -> Frame:
-    told = {"level": nw.lit("event"), "reason": sentence_of("rule"), "label": nw.col("name")}
-    return select_declared(select_rejected(events, sources).with_columns(**told), TABLE)
+    columns = {"level": nw.lit("event"), "reason": sentence_of("rule"), "label": nw.col("name")}
+    return select_declared(select_rejected(events, sources).with_columns(**columns), TABLE)
 
 
 def _list_unreadable_ranges(unreadable: Frame, sources: Frame) -> Frame:

@@ -124,12 +124,12 @@ def conform(runs: Frame, spans: Frame, steps: Frame, crossings: Frame, throughpu
 
 def _add_workload(found: Frame) -> Frame:
     """The workload as text; a run that names no model can be nobody's baseline."""
-    told = {
+    fields = {
         **{name: nw.col(name).cast(nw.String) for name in WORKLOAD},
         "gpu": nw.coalesce(nw.col("gpu"), nw.col("found_gpu")),
         "backend": nw.coalesce(nw.col("backend"), nw.col("found_backend")),
     }
-    parts = [nw.concat_str(nw.lit(f"{name}="), value.fill_null("")) for name, value in told.items()]
+    parts = [nw.concat_str(nw.lit(f"{name}="), value.fill_null("")) for name, value in fields.items()]
     ranks = nw.coalesce(nw.col("found_world_size"), nw.col("world_size")).cast(nw.String).fill_null("")
     size = nw.concat_str(nw.lit("world_size="), ranks)
     cap = nw.concat_str(nw.lit("bucket_cap_mib="), _describe_plainly(nw.col("bucket_cap_mib")))

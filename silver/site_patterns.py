@@ -49,8 +49,8 @@ class SitedPatterns:
     @property
     def sha256(self) -> str:
         """A digest of the site's patterns; the same for none as before there were any."""
-        told = [[one.id, one.kind, one.categories, one.name, one.is_step] for one in self.patterns]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        identity = [[one.id, one.kind, one.categories, one.name, one.is_step] for one in self.patterns]
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
     def pattern(self, category: str, name: str) -> nw.Expr:
         """The id of the first pattern that matches, the site's first."""

@@ -38,8 +38,8 @@ def find_containing(parts: Frame, wholes: Frame, keys: list[str], index: str, *b
     placed = both.filter(nw.col("_is_part") == 1).drop("_is_part", "_place")
     placed = placed.join(wholes.drop("ts_ns"), on=[*keys, index], how="left")
     is_within = nw.col("ts_ns") < nw.col("_end_ns")
-    told = (nw.when(is_within).then(nw.col(name)).alias(name) for name in (index, *brought))
-    return placed.with_columns(*told).drop("_end_ns")
+    columns = (nw.when(is_within).then(nw.col(name)).alias(name) for name in (index, *brought))
+    return placed.with_columns(*columns).drop("_end_ns")
 
 
 def assign_steps(spans: Frame, steps: Frame) -> Frame:
@@ -63,10 +63,10 @@ def assign_hooks(spans: Frame) -> Frame:
     return placed.with_columns(_is_hook=nw.col("_is_hook").fill_null(False))
 
 
-def assign_launches(spans: Frame, **told: str) -> Frame:
+def assign_launches(spans: Frame, **columns: str) -> Frame:
     """Give GPU work the API call of its correlation: the earliest one, where a recording has several.
 
-    `told` are further columns of the call, under names of their own.
+    `columns` are further columns of the call, under names of their own.
     """
     spans = compute_once(spans)
     keys = ["rank", "_recording", "correlation_id"]
@@ -78,7 +78,7 @@ def assign_launches(spans: Frame, **told: str) -> Frame:
             launch_ts_ns=nw.col("ts_ns"),
             launch_duration_ns=nw.col("duration_ns"),
             launch_step_number=nw.col("step_number"),
-            **{name: nw.col(column) for name, column in told.items()},
+            **{name: nw.col(column) for name, column in columns.items()},
         )
         .unique(keys, keep="first", order_by=["launch_ts_ns", "ordinal"])
         .drop("ordinal")

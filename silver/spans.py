@@ -155,9 +155,9 @@ def _read_copies(spans: Frame) -> Frame:
     hidden = nw.col("_is_cc") & (nw.col("reported_direction") == "on_gpu") & (nw.col("_memory") == "managed")
     # A driver call that says Device-to-Device itself is believed; one that is silent leaves the side that is Managed.
     hidden &= (nw.col("_called") != "on_gpu").fill_null(True)
-    told = nw.when(nw.col("_called").is_in(["host_to_gpu", "gpu_to_host"])).then(nw.col("_called"))
+    stated = nw.when(nw.col("_called").is_in(["host_to_gpu", "gpu_to_host"])).then(nw.col("_called"))
     spans = spans.with_columns(_is_hidden=hidden.fill_null(False))
-    spans = spans.with_columns(_true=nw.when(nw.col("_is_hidden")).then(nw.coalesce(told, nw.col("_side"))))
+    spans = spans.with_columns(_true=nw.when(nw.col("_is_hidden")).then(nw.coalesce(stated, nw.col("_side"))))
     is_relabelled = ~nw.col("_true").is_null()
     return spans.with_columns(
         is_relabelled=is_relabelled,

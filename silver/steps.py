@@ -88,8 +88,8 @@ def conform(
     """Take the best marks that a rank has; a first step that is far longer than the others is warm-up."""
     spans = select_intervals(events, sources).with_columns(end_ns=nw.col("ts_ns") + nw.col("duration_ns"))
     picked = compute_once(spans.filter(_is_annotation(site) | _is_capture()))
-    told = compute_once(nw.concat([_select_marks(picked, site), _captures(picked)]))
-    marks = [told, _copy_to_siblings(told, nsys_ranks), _use_whole_recording(spans)]
+    stated = compute_once(nw.concat([_select_marks(picked, site), _captures(picked)]))
+    marks = [stated, _copy_to_siblings(stated, nsys_ranks), _use_whole_recording(spans)]
     marks += [_bursts(spans, nsys_ranks)] if is_profiled else []
     found = _number_steps(_bound_optimizer_steps(_outermost(_choose_source(cut_plan(nw.concat(marks))))))
     found = found.with_columns(duration_ns=nw.col("end_ns") - nw.col("ts_ns"))

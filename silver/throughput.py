@@ -12,7 +12,7 @@ from silver.warmup import flag_warmup
 
 PERIODS = ("epoch", "step", "block")
 NUMBERINGS = ("number", "place")
-DURATIONS = ("told", "interval", "difference")
+DURATIONS = ("stated", "interval", "difference")
 # The intervals of an mllog line that are periods of training, by its key.
 _STARTS = {
     "epoch_start": "epoch",
@@ -56,7 +56,7 @@ TABLE = Table(
         int64("duration_ns", "How long it took.", nullable=True, minimum=0),
         text(
             "duration_source",
-            "told: the source gives it; interval: between two marks; difference: since the record before was written, "
+            "stated: by the source; interval: between two marks; difference: since the record before was written, "
             "so that whatever else was done in between is part of it.",
             nullable=True,
             one_of=DURATIONS,
@@ -93,10 +93,10 @@ def conform(training_log: Frame, sources: Frame, runs: Frame) -> Frame:
     rows = _apply_phases(rows)
     has_rate = ~nw.col("samples_per_second").is_null() | ~nw.col("tokens_per_second").is_null()
     has_time = ~nw.col("duration_ns").is_null()
-    is_told = has_rate | (has_time & (nw.col("duration_source") != "difference")).fill_null(False)
+    is_stated = has_rate | (has_time & (nw.col("duration_source") != "difference")).fill_null(False)
     return select_declared(
         rows.with_columns(
-            evidence=nw.when(is_told)
+            evidence=nw.when(is_stated)
             .then(nw.lit("measured"))
             .otherwise(nw.when(has_time).then(nw.lit("modelled")).otherwise(nw.lit("unobservable"))),
             reason=join_reasons(
@@ -118,10 +118,10 @@ def _records(log: Frame) -> Frame:
         end_ns=nw.coalesce(nw.col("ts_ns"), nw.col("began_ns") + nw.col("duration_ns")),
     )
     rows = rows.with_columns(_since_ns=nw.col("end_ns") - nw.col("end_ns").shift(1).over(*_OF_ONE, order_by="ordinal"))
-    is_told = ~nw.col("duration_ns").is_null()
+    is_stated = ~nw.col("duration_ns").is_null()
     rows = rows.with_columns(
-        duration_source=nw.when(is_told)
-        .then(nw.lit("told"))
+        duration_source=nw.when(is_stated)
+        .then(nw.lit("stated"))
         .otherwise(nw.when(~nw.col("_since_ns").is_null()).then(nw.lit("difference"))),
         duration_ns=nw.coalesce(nw.col("duration_ns"), nw.col("_since_ns")),
     )

@@ -23,7 +23,7 @@ from lake.spark import SparkEngine
 from lake.store import Lake
 from tests.support.groups import PARTS, assign_groups
 from tests.support.recorded_lake import has_changed, open_recorded_lake
-from tests.support.spark_session import started
+from tests.support.spark_session import start_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -161,7 +161,7 @@ def land_files(lake: Lake, zone: LandingZone) -> LandFiles:
 
 
 @pytest.fixture(scope="session")
-def recorded() -> Iterator[Lake]:
+def recorded_lake() -> Iterator[Lake]:
     """A lake with all bundled recordings in it, from landing to gold; only to be read."""
     lake = open_recorded_lake()
     yield lake
@@ -174,7 +174,7 @@ def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
-        session = started()
+        session = start_session()
         yield session
         session.stop()
 

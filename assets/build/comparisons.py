@@ -151,7 +151,7 @@ def _compare(lake: Lake, pair: Pair, stale: StalePair) -> dict[Table, pa.Table]:
     def read(table: Table, names: Sequence[str]) -> list[pa.Table]:
         return [_rows(lake, table, name) for name in names]
 
-    def listed(table: Table) -> tuple[list[Rows], list[Rows], list[list[Rows]]]:
+    def list_sides(table: Table) -> tuple[list[Rows], list[Rows], list[list[Rows]]]:
         groups = ([rows.to_pylist() for rows in read(table, names)] for names in (ours, theirs, *stale.noise))
         candidate, baseline, *others = groups
         return candidate, baseline, others
@@ -159,12 +159,12 @@ def _compare(lake: Lake, pair: Pair, stale: StalePair) -> dict[Table, pa.Table]:
     ours, theirs, margin = pair.candidates, pair.baselines, stale.margin
     run, other = (read(runs.TABLE, names)[0].to_pylist()[0] for names in (ours, theirs))
     tee, baseline = (read(time_breakdown.TABLE, names[:1])[0] for names in (ours, theirs))
-    steps = Sides(*listed(step_times.TABLE))
+    steps = Sides(*list_sides(step_times.TABLE))
     frames[step_overhead.TABLE] = step_overhead.measure(pair, run, steps, (tee, baseline), margin)
     frames[overhead_breakdown.TABLE] = overhead_breakdown.measure(pair, tee, baseline)
     costs, baseline_costs = (read(operation_costs.TABLE, names) for names in (ours, theirs))
     frames[operation_overhead.TABLE] = operation_overhead.measure(pair, costs, baseline_costs, margin)
-    logs = Sides(*listed(throughput.TABLE))
+    logs = Sides(*list_sides(throughput.TABLE))
     frames[throughput_overhead.TABLE] = throughput_overhead.measure(pair, (run, other), logs, margin)
     energies, baseline_energies = (read(step_energy.TABLE, names) for names in (ours, theirs))
     frames[energy_overhead.TABLE] = energy_overhead.measure(pair, run, energies, baseline_energies, margin)

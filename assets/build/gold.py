@@ -155,12 +155,12 @@ class GoldBuild:
         # What takes more than its inputs; any other table is its transform, given its inputs in their order.
         plans: dict[str, Callable[[], Frame]] = {
             trace_summary.TABLE.name: lambda: trace_summary.measure(
-                summed(), spanned, stepped.select("run_id", "rank").unique()
+                wrap_sums(), spanned, stepped.select("run_id", "rank").unique()
             ),
-            time_breakdown.TABLE.name: lambda: time_breakdown.measure(summed(), stepped, seeing()),
-            launches.TABLE.name: lambda: launches.measure(summed(), spanned),
+            time_breakdown.TABLE.name: lambda: time_breakdown.measure(wrap_sums(), stepped, seeing()),
+            launches.TABLE.name: lambda: launches.measure(wrap_sums(), spanned),
             operation_costs.TABLE.name: lambda: operation_costs.measure(
-                summed(), spanned, stepped, self._wrap_known("first_calls")
+                wrap_sums(), spanned, stepped, self._wrap_known("first_calls")
             ),
             step_times.TABLE.name: lambda: self._engine.wrap(
                 step_times.measure(
@@ -176,16 +176,16 @@ class GoldBuild:
             ),
         }
 
-        def summed() -> Frame:
+        def wrap_sums() -> Frame:
             return self._engine.wrap(sums[table.name])
 
         def seeing() -> Frame:
             return self._compute_once(spanned.filter(nw.col("is_gpu")).select("run_id", "rank").unique())
 
-        def made_from_inputs() -> Frame:
+        def transform_inputs() -> Frame:
             return find_transform(table)(*(self._read(CATALOGUE[name]) for name in table.inputs))
 
-        return self._engine.rows(plans.get(table.name, made_from_inputs)(), is_lean=True)
+        return self._engine.rows(plans.get(table.name, transform_inputs)(), is_lean=True)
 
     def slices(self) -> list[Slice]:
         """Ranks and slices of time, none of which holds too many spans; one of nothing where there are none."""

@@ -190,10 +190,10 @@ class SilverBuild:
             records = read(collective_records.TABLE)
             return cc_evidence.count_evidence(read(readings.TABLE), records, small(attestations.TABLE), run)
 
-        def made_from_inputs() -> Frame:
+        def transform_inputs() -> Frame:
             return find_transform(table)(*(self._find_input(CATALOGUE[name]) for name in table.inputs))
 
-        return plans.get(table.name, made_from_inputs)()
+        return plans.get(table.name, transform_inputs)()
 
     def _find_input(self, table: Table) -> Frame:
         """What a table is made from: at hand where it is small and was read or made before, else from the lake."""

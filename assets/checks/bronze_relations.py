@@ -41,11 +41,11 @@ RELATIONS = (
         query="""
             WITH found AS (
                 SELECT run_id, source_sha256, count(*) AS found_count FROM checked GROUP BY run_id, source_sha256),
-            told AS (
+            reported AS (
                 SELECT run_id, source_sha256, events_count FROM bronze.source_files
                 WHERE outcome = 'kept' AND events_count > 0)
             SELECT run_id, source_sha256, events_count, found_count
-            FROM told FULL JOIN found USING (run_id, source_sha256)
+            FROM reported FULL JOIN found USING (run_id, source_sha256)
             WHERE events_count IS DISTINCT FROM found_count
             ORDER BY run_id, source_sha256""",
     ),
@@ -61,10 +61,10 @@ RELATIONS = (
             query="""
                 WITH found AS (
                     SELECT run_id, source_sha256, count(*) AS found_count FROM checked GROUP BY run_id, source_sha256),
-                told AS (
+                reported AS (
                     SELECT run_id, source_sha256, format, rows_count FROM bronze.source_files WHERE outcome = 'kept')
                 SELECT run_id, source_sha256, rows_count, found_count
-                FROM found LEFT JOIN told USING (run_id, source_sha256)
+                FROM found LEFT JOIN reported USING (run_id, source_sha256)
                 WHERE rows_count IS NULL OR found_count > rows_count
                 OR (format <> 'job_log' AND found_count < rows_count)
                 ORDER BY run_id, source_sha256""",
@@ -99,11 +99,11 @@ RELATIONS = (
         query="""
             WITH found AS (
                 SELECT run_id, source_sha256, count(*) AS found_count FROM checked GROUP BY run_id, source_sha256),
-            told AS (
+            reported AS (
                 SELECT run_id, source_sha256, unreadable_count FROM bronze.source_files
                 WHERE outcome = 'kept' AND unreadable_count > 0)
             SELECT run_id, source_sha256, unreadable_count, found_count
-            FROM told FULL JOIN found USING (run_id, source_sha256)
+            FROM reported FULL JOIN found USING (run_id, source_sha256)
             WHERE unreadable_count IS DISTINCT FROM found_count
             ORDER BY run_id, source_sha256""",
     ),

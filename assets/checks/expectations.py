@@ -204,9 +204,9 @@ def _describe_unchecked(table: Table, why: str) -> SourceUnavailable:
     )
 
 
-def _first_line(told: Any) -> str:
+def _first_line(exception_info: Any) -> str:
     """What went wrong, out of Great Expectations' two ways to say it."""
-    found = told if "exception_message" in told else next(iter(told.values()), {})
+    found = exception_info if "exception_message" in exception_info else next(iter(exception_info.values()), {})
     lines = str(found.get("exception_message", "no reason given")).splitlines()
     return lines[0][:300]
 

@@ -42,11 +42,11 @@ RELATIONS = (
             WITH found AS (
                 SELECT run_id, count(*) AS found_count, sum(duration_ns) AS found_ns FROM silver.spans
                 WHERE is_gpu GROUP BY run_id),
-            told AS (
+            reported AS (
                 SELECT run_id, sum(kernels_count) AS kernels_count, sum(total_ns) AS total_ns
                 FROM checked GROUP BY run_id)
             SELECT run_id, kernels_count, found_count, total_ns, found_ns
-            FROM told FULL JOIN found USING (run_id)
+            FROM reported FULL JOIN found USING (run_id)
             WHERE (kernels_count, total_ns) IS DISTINCT FROM (found_count, found_ns)
             ORDER BY run_id""",
     ),

@@ -170,11 +170,11 @@ def _fingerprint_outcomes(outcomes: Iterable[Outcome]) -> str:
 
 def _describe_check(check: Check) -> list[Any]:
     """All of a promise that decides which rows break it."""
-    told: list[Any] = [check.name, check.sentence, check.is_blocking]
+    identity: list[Any] = [check.name, check.sentence, check.is_blocking]
     if isinstance(check, Relation):
         read = [table.full_name for table in check.reads]
-        return [*told, check.query, read, list(check.partners)]
-    return [*told, *(getattr(check, name) for name in ("must", "columns", "arguments"))]
+        return [*identity, check.query, read, list(check.partners)]
+    return [*identity, *(getattr(check, name) for name in ("must", "columns", "arguments"))]
 
 
 def _digest(parts: Iterable[Any]) -> str:

@@ -48,13 +48,13 @@ RELATIONS = (
         table=table("silver.spans"),
         reads=(table("silver.rule_counts"),),
         query="""
-            WITH told AS (
+            WITH reported AS (
                 SELECT run_id, source_sha256, sum(events_count) AS kept_count FROM silver.rule_counts
                 WHERE effect = 'kept' GROUP BY run_id, source_sha256),
             found AS (
                 SELECT run_id, source_sha256, count(*) AS found_count FROM checked GROUP BY run_id, source_sha256)
             SELECT run_id, source_sha256, kept_count, found_count
-            FROM told FULL JOIN found USING (run_id, source_sha256)
+            FROM reported FULL JOIN found USING (run_id, source_sha256)
             WHERE kept_count IS DISTINCT FROM found_count
             ORDER BY run_id, source_sha256""",
     ),
@@ -64,14 +64,14 @@ RELATIONS = (
         table=table("silver.rejects"),
         reads=(table("silver.rule_counts"),),
         query="""
-            WITH told AS (
+            WITH reported AS (
                 SELECT run_id, source_sha256, sum(events_count) AS rejected_count FROM silver.rule_counts
-                WHERE effect = 'rejected' AND rule <> 'untold_rank' GROUP BY run_id, source_sha256),
+                WHERE effect = 'rejected' AND rule <> 'unknown_rank' GROUP BY run_id, source_sha256),
             found AS (
                 SELECT run_id, source_sha256, count(*) AS found_count FROM checked
                 WHERE level = 'event' GROUP BY run_id, source_sha256)
             SELECT run_id, source_sha256, rejected_count, found_count
-            FROM told FULL JOIN found USING (run_id, source_sha256)
+            FROM reported FULL JOIN found USING (run_id, source_sha256)
             WHERE rejected_count IS DISTINCT FROM found_count
             ORDER BY run_id, source_sha256""",
     ),

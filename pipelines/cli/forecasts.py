@@ -37,10 +37,10 @@ _MOST = 1_000_000
 def read_change(regime: str | None, given: Sequence[str]) -> dict[str, str]:
     """What is to be changed; a wrong name or value is answered with what was expected."""
     change = {"regime": regime} if regime else {}
-    for told in given:
-        name, equals, value = told.partition("=")
+    for setting in given:
+        name, equals, value = setting.partition("=")
         if not equals:
-            raise _wrong(f"{told[:80]!r}: expected NAME=VALUE", "for example chains=4")
+            raise _wrong(f"{setting[:80]!r}: expected NAME=VALUE", "for example chains=4")
         if name not in SETTINGS or name == "regime":
             raise _wrong(f"{name[:80]!r}: no such setting", nearest(name[:80], SETTINGS))
         change[name] = _read_value(name, value)

@@ -39,8 +39,8 @@ def advise_memory(files: Mapping[str, Iterable[LandedFile]], memory_bytes: int) 
 def find_memory() -> int:
     """The memory of this machine, or of the container that we are in."""
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    told = _LIMIT.read_text().strip() if _LIMIT.is_file() else ""
-    return min(whole, int(told)) if told.isdecimal() else whole
+    limit = _LIMIT.read_text().strip() if _LIMIT.is_file() else ""
+    return min(whole, int(limit)) if limit.isdecimal() else whole
 
 
 def _estimate_need(files: Iterable[LandedFile]) -> float:

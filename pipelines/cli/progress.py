@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from assets.build.tiers import TierResult
-    from bronze.read_file import Progress as Told
+    from bronze.read_file import Progress as Report
     from lake.errors import LakeError
     from lake.landing_zone import LandedFile
     from lake.snapshot import Written
@@ -71,7 +71,7 @@ class ProgressListener(BuildListener):
         self.faults[run_id] = fault
 
     @contextmanager
-    def track_files(self, run_id: str, files: Sequence[LandedFile]) -> Iterator[Told]:
+    def track_files(self, run_id: str, files: Sequence[LandedFile]) -> Iterator[Report]:
         """A teller for the readers of these files; of runs that are read side by side, one is drawn at a time."""
         if self._screen is not None:
             self._screen.write(f"{run_id} {next(self._numbers)} of {self.total}\n")
@@ -80,8 +80,8 @@ class ProgressListener(BuildListener):
             yield lambda _name, _bytes, _rows: None
             return
         try:
-            with _bars(self._screen, run_id, files) as told:
-                yield told
+            with _bars(self._screen, run_id, files) as report:
+                yield report
         finally:
             self._drawing.release()
 
@@ -104,7 +104,7 @@ def show_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def _bars(screen: TextIO, run_id: str, files: Sequence[LandedFile]) -> Iterator[Told]:
+def _bars(screen: TextIO, run_id: str, files: Sequence[LandedFile]) -> Iterator[Report]:
     from rich import progress
     from rich.console import Console
 

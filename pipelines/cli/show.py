@@ -40,8 +40,8 @@ def open_relation(
 
     for name in columns:
         if name not in table.column_names:
-            told = name[:160]
-            raise EvidenceRejected(f"{table.full_name} has no column {told!r}", nearest(told, table.column_names))
+            shown = name[:160]
+            raise EvidenceRejected(f"{table.full_name} has no column {shown!r}", nearest(shown, table.column_names))
     rows = lake.relation(open_ordered(), table, run_ids or None)
     order = [duckdb.ColumnExpression(name) for name in table.row_key]
     rows = rows.sort(*order).select(*(columns or table.column_names))

@@ -91,8 +91,8 @@ def _expect(asked: Iterable[str], values: Mapping[str, Value]) -> None:
         raise EvidenceRejected(f"no value for {', '.join(f':{name}' for name in missing)}", f"give {hint}")
     if extra:
         names = ", ".join(f":{name}" for name in sorted(asked))
-        told = ", ".join(f":{name}" for name in extra)
-        raise EvidenceRejected(f"the statement has no {told}", f"it has {names or 'no parameters'}")
+        listed = ", ".join(f":{name}" for name in extra)
+        raise EvidenceRejected(f"the statement has no {listed}", f"it has {names or 'no parameters'}")
 
 
 def _name_columns(frame: DataFrame) -> DataFrame:

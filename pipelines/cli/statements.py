@@ -54,15 +54,15 @@ def list_tables(connection: duckdb.DuckDBPyConnection, statement: duckdb.Stateme
     A function or a table of DuckDB's own that tells settings is refused. DuckDB has no switch for that.
     """
     names: set[str] = set()
-    is_told = True
+    is_readable = True
     for node in _walk(_parse(connection, statement)):
         kind, name = node.get("type"), str(node.get("table_name") or "").lower()
         if kind == "SHOW_REF":
-            is_told = False
+            is_readable = False
             if node["show_type"] == "SHOW":  # SHOW threads gives the setting of that name
                 raise EvidenceRejected(f"SHOW {name[:80]} is not taken", "a table's columns: DESCRIBE tier.table")
         elif kind == "TABLE_FUNCTION":
-            is_told = False
+            is_readable = False
             called = _function(node["function"])
             if called not in _TABLE_FUNCTIONS:
                 raise EvidenceRejected(f"the table function {called[:80]!r} is not taken", _ASK)
@@ -72,7 +72,7 @@ def list_tables(connection: duckdb.DuckDBPyConnection, statement: duckdb.Stateme
                 names.add(f"{node['schema_name']}.{name}".lower())
         elif "function_name" in node and _function(node) not in _TABLE_FUNCTIONS:
             _refuse_system(_function(node))
-    return names if is_told else None
+    return names if is_readable else None
 
 
 def _parse(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> Any:
@@ -80,9 +80,9 @@ def _parse(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -
     for text in (
         _strip_explain(statement.query) if statement.type is duckdb.StatementType.EXPLAIN else (statement.query,)
     ):
-        told = connection.execute("SELECT json_serialize_sql($sql)", {"sql": text}).fetchone()
+        serialized = connection.execute("SELECT json_serialize_sql($sql)", {"sql": text}).fetchone()
         try:
-            tree = json.loads(told[0]) if told else {"error": True}
+            tree = json.loads(serialized[0]) if serialized else {"error": True}
         except RecursionError:
             raise EvidenceRejected("the statement is nested too deeply", "ask for less at a time") from None
         if tree["error"] is False:

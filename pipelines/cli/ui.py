@@ -45,7 +45,7 @@ def serve(chosen: Settings, port: int, tell: Callable[[str], None], *, only: str
         raise ContractBroken(f"port {port} is in use", "name another with --port (0 picks a free one)")
     wanted = [name for name in ("web server", "daemon") if only is None or name.endswith(only)]
     with (
-        _until_told() as is_told,
+        _watch_for_signals() as is_stopping,
         tempfile.TemporaryDirectory(prefix="teetotal-") as own,
         _Children(environment(chosen)) as children,
     ):
@@ -55,32 +55,32 @@ def serve(chosen: Settings, port: int, tell: Callable[[str], None], *, only: str
         where = {"location_name": _MODULE, "host": "localhost", "socket": str(code)}
         workspace.write_text(yaml.safe_dump({"load_from": [{"grpc_server": where}]}), "utf-8")
         children.start("code server", "dagster", "api", "grpc", "-s", str(code), "-m", _MODULE, *_QUIET)
-        children.wait(lambda: _answers(code), "the code server", is_told)
+        children.wait(lambda: _answers(code), "the code server", is_stopping)
         if "web server" in wanted:
             children.start("web server", "pipelines.web_server", "--port", str(port), "--workspace", str(workspace))
         if "daemon" in wanted:
             children.start("daemon", "dagster._daemon", "run", "-w", str(workspace), *_QUIET)
         address = f"http://{HOST}:{port}"
         if "web server" in wanted:
-            children.wait(lambda: _serves(address), address, is_told)
-        if not is_told.is_set():
+            children.wait(lambda: _serves(address), address, is_stopping)
+        if not is_stopping.is_set():
             tell(f"{address if 'web server' in wanted else 'the daemon runs'} (Ctrl-C stops it)")
-        while not is_told.wait(_POLL_S):
+        while not is_stopping.wait(_POLL_S):
             children.require_alive()
     tell("stopped")
 
 
 @contextlib.contextmanager
-def _until_told() -> Iterator[threading.Event]:
+def _watch_for_signals() -> Iterator[threading.Event]:
     """An event that Ctrl-C or a SIGTERM sets, instead of ending this process before its children."""
-    told = threading.Event()
+    is_stopping = threading.Event()
 
     def tell(_number: int, _frame: FrameType | None) -> None:
-        told.set()
+        is_stopping.set()
 
     before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield told
+        yield is_stopping
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -111,10 +111,10 @@ class _Children:
             [sys.executable, "-m", *command], env=self._variables, start_new_session=True
         )
 
-    def wait(self, is_ready: Callable[[], bool], what: str, is_told: threading.Event) -> None:
+    def wait(self, is_ready: Callable[[], bool], what: str, is_stopping: threading.Event) -> None:
         """Until it is ready, or someone says stop."""
         deadline = time.monotonic() + _PATIENCE_S
-        while not is_ready() and not is_told.wait(_POLL_S):
+        while not is_ready() and not is_stopping.wait(_POLL_S):
             self.require_alive()
             if time.monotonic() > deadline:
                 raise SourceUnavailable(f"{what} does not answer after {_PATIENCE_S:.0f} s", "see what it printed")

@@ -121,8 +121,8 @@ def _judge_scheme(regime: str, task: str, scheme: str, rows: Sequence[Row]) -> t
     guesses = _judge_guesses(task, rows)
     if guesses:
         verdicts.append(middle < min(guesses.values()))
-        told = ", ".join(f"{name.replace('_', ' ')} {100 * value:.1f} {unit}" for name, value in guesses.items())
-        lines.append(f"  guesses: {told}: {'beaten' if verdicts[-1] else 'one does better'}")
+        text = ", ".join(f"{name.replace('_', ' ')} {100 * value:.1f} {unit}" for name, value in guesses.items())
+        lines.append(f"  guesses: {text}: {'beaten' if verdicts[-1] else 'one does better'}")
     stated = [row for row in rows if row["is_inside"] is not None]
     if stated:
         line, is_met = _judge_coverage(stated)

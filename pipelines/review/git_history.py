@@ -121,11 +121,11 @@ class Repository:
         messages = dict(entry.decode(errors="replace").split("\n", 1) for entry in logged.split(b"\0") if entry)
         listed = "".join(f"{commit}\n" for commit in messages).encode()
         touched: dict[str, list[str]] = {commit: [] for commit in messages}
-        told = self._ask(
+        output = self._ask(
             "diff-tree", "--stdin", "-r", "-z", "-c", "--root", "--name-only", "--no-renames", given=listed
         )
         current: list[str] = []
-        for name in told.split(b"\0"):
+        for name in output.split(b"\0"):
             # Of a merge, the id ends a line of its own.
             if _ID.fullmatch(name.strip()) and name.strip().decode() in touched:
                 current = touched[name.strip().decode()]
@@ -159,18 +159,20 @@ class Repository:
 
     def snapshots(self) -> list[str]:
         """Every snapshot that is in the work tree, committed or not."""
-        told = self._ask("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--full-name", "--", SNAPSHOTS)
-        names = dict.fromkeys(_path(name) for name in told.split(b"\0") if name)
+        output = self._ask(
+            "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--full-name", "--", SNAPSHOTS
+        )
+        names = dict.fromkeys(_path(name) for name in output.split(b"\0") if name)
         return sorted(name for name in names if (self.root / name).is_symlink() or (self.root / name).is_file())
 
     def _list_untracked(self) -> list[str]:
-        told = self._ask("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", SNAPSHOTS)
-        return [_path(name) for name in told.split(b"\0") if name]
+        output = self._ask("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", SNAPSHOTS)
+        return [_path(name) for name in output.split(b"\0") if name]
 
     def _raw(self, revision: str) -> list[tuple[tuple[int, int], str, str, str]]:
         """Modes, the old id, the old and the new path of each snapshot that differs from a revision."""
-        told = self._ask("diff", "--raw", "-z", "-M", "--no-ext-diff", "--no-abbrev", revision, "--", SNAPSHOTS)
-        fields = iter(told.split(b"\0"))
+        output = self._ask("diff", "--raw", "-z", "-M", "--no-ext-diff", "--no-abbrev", revision, "--", SNAPSHOTS)
+        fields = iter(output.split(b"\0"))
         found = []
         for field in fields:
             if not field:

@@ -96,9 +96,9 @@ def _head(review: Review) -> Iterator[str]:
 def _verdicts(review: Review) -> Iterator[str]:
     """Which answers moved and which flipped; that none did is told as well."""
     yield "\n### Verdicts\n"
-    lines = [told for item in review.changed for told in _answers(item)]
-    lines += [told for item in review.changed if item.title not in _ANSWERS for told in _flips(item)]
-    yield from (f"- {told}" for told in lines[:_MOST_FLIPS])
+    lines = [line for item in review.changed for line in _answers(item)]
+    lines += [line for item in review.changed if item.title not in _ANSWERS for line in _flips(item)]
+    yield from (f"- {line}" for line in lines[:_MOST_FLIPS])
     if len(lines) > _MOST_FLIPS:
         yield f"- and {len(lines) - _MOST_FLIPS} more"
     still = [name for name in _ANSWERS if name not in {item.title for item in review.changed}]
@@ -137,7 +137,7 @@ def _answer(old: dict[str, str | None], new: dict[str, str | None]) -> str:
         parts.append(f"was “{was}”, is “{now}”")
     else:
         parts.append(f"verdict unchanged ({classes[0]})")
-    paid = [_paid(row) for row in (old, new)]
+    paid = [_format_largest_part(row) for row in (old, new)]
     if paid[0] != paid[1]:
         names = {row.get("dominant_part") for row in (old, new)}
         moved = f"largest part of it: {paid[0]} → {paid[1]}"
@@ -145,7 +145,7 @@ def _answer(old: dict[str, str | None], new: dict[str, str | None]) -> str:
     return ", ".join(parts)
 
 
-def _paid(row: dict[str, str | None]) -> str:
+def _format_largest_part(row: dict[str, str | None]) -> str:
     part, share = row.get("dominant_part"), Move((), "", "float64", row.get("dominant_fraction"), "0").numbers
     if part is None:
         return "nothing"

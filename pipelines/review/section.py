@@ -210,7 +210,7 @@ def _columns(change: TableChange) -> Iterator[str]:
         name = code(column) if within is None else f"{code(column)}, {escape_markdown(within)}"
         pairs = [move.numbers for move in mine if move.numbers is not None]
         if not pairs or is_place(column):
-            lines.append((math.inf, line(name, f"{len(mine):,}", _spread(mine), "", "")))
+            lines.append((math.inf, line(name, f"{len(mine):,}", _count_moves(mine), "", "")))
             continue
         old, new = (sum(values) / len(pairs) for values in zip(*pairs, strict=True))
         relative = (new - old) / abs(old) if old else math.copysign(math.inf, new - old)
@@ -236,7 +236,7 @@ def _group(change: TableChange) -> int | None:
     return None
 
 
-def _spread(moves: Sequence[Move]) -> str:
+def _count_moves(moves: Sequence[Move]) -> str:
     """What values became what, where there is no mean: the commonest."""
     counts: dict[str, int] = defaultdict(int)
     for move in moves:

@@ -17,7 +17,7 @@ from lake.attestation_keys import load_keys
 from lake.engines import engine
 from pipelines.cli.status import collect_status
 from silver import attestations, runs, throughput
-from tests.support.good_tokens import DEVICE, ISSUED_S, OVERALL, bundle, changed, log, manifest
+from tests.support.good_tokens import DEVICE, ISSUED_S, OVERALL, bundle, change_claims, log, manifest
 from tests.support.tokens import Signer
 from tests.support.up_to_date import find_made
 
@@ -61,13 +61,13 @@ def test_a_good_bundle_is_attested(lake: Lake, land_files: LandFiles) -> None:
 BAD = {
     "empty claims": (json.dumps([["JWT", TRUSTED.token({})], {}]).encode(), "signature_only"),
     "an unrelated JWT": (TRUSTED.token({"sub": "alice", "scope": "read", "iat": ISSUED_S}).encode(), "signature_only"),
-    "a result of 0": (bundle(TRUSTED, changed(OVERALL, x_nvidia_overall_att_result=0)), "failed"),
-    "a result of no": (bundle(TRUSTED, changed(OVERALL, x_nvidia_overall_att_result="no")), "failed"),
+    "a result of 0": (bundle(TRUSTED, change_claims(OVERALL, x_nvidia_overall_att_result=0)), "failed"),
+    "a result of no": (bundle(TRUSTED, change_claims(OVERALL, x_nvidia_overall_att_result="no")), "failed"),
     "300 days old": (
         bundle(
             TRUSTED,
-            changed(OVERALL, iat=ISSUED_S - 300 * DAY_S, nbf=ISSUED_S - 300 * DAY_S, exp=4_881_600_000),
-            changed(DEVICE, iat=ISSUED_S - 300 * DAY_S, nbf=ISSUED_S - 300 * DAY_S, exp=4_881_600_000),
+            change_claims(OVERALL, iat=ISSUED_S - 300 * DAY_S, nbf=ISSUED_S - 300 * DAY_S, exp=4_881_600_000),
+            change_claims(DEVICE, iat=ISSUED_S - 300 * DAY_S, nbf=ISSUED_S - 300 * DAY_S, exp=4_881_600_000),
         ),
         "stale",
     ),

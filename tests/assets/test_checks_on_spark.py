@@ -15,7 +15,7 @@ from assets.checks.rules import Must
 from lake.cluster import Cluster
 from lake.errors import DataDamaged, SourceUnavailable
 from tests.support.campaigns import is_soak
-from tests.support.tampered_tables import change, copied, count_broken, put
+from tests.support.tampered_tables import change, copy_lake, count_broken, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,12 +41,12 @@ def at(number: int, column: str, value: Any) -> Change:
 def all_of(*changes: Change) -> Change:
     """One change after the other."""
 
-    def changed(rows: pl.DataFrame) -> pl.DataFrame:
+    def change_rows(rows: pl.DataFrame) -> pl.DataFrame:
         for one in changes:
             rows = one(rows)
         return rows
 
-    return changed
+    return change_rows
 
 
 def values(column: str, *given: Any) -> Change:
@@ -54,7 +54,7 @@ def values(column: str, *given: Any) -> Change:
     return all_of(*(at(number, column, value) for number, value in enumerate(given)))
 
 
-def tripled(rows: pl.DataFrame) -> pl.DataFrame:
+def repeat_first_twice(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([rows, rows.head(1), rows.head(1)])
 
 
@@ -66,7 +66,7 @@ FAULTS: dict[str, tuple[str, Must, Change, dict[str, int]]] = {
         values("duration_ns", None, None),
         {"duration_ns_is_never_null": 2},
     ),
-    "key": ("silver.crossings", Must.BE_UNIQUE, tripled, {"key_is_unique": 3}),
+    "key": ("silver.crossings", Must.BE_UNIQUE, repeat_first_twice, {"key_is_unique": 3}),
     "null in the key": (
         "silver.steps",
         Must.BE_UNIQUE,
@@ -110,9 +110,9 @@ FAULTS: dict[str, tuple[str, Must, Change, dict[str, int]]] = {
 
 
 @pytest.fixture
-def tampered(recorded: Lake, tmp_path: Path) -> Lake:
+def changeable_lake(recorded_lake: Lake, tmp_path: Path) -> Lake:
     """The recordings, to be tampered with."""
-    return copied(recorded, tmp_path / "tampered")
+    return copy_lake(recorded_lake, tmp_path / "tampered")
 
 
 def on_both(
@@ -127,7 +127,7 @@ def describe_results(held: list[CheckResult]) -> list[tuple[str, bool, int, int,
     return [(one.check.name, one.is_held, one.rows_count, one.broken_count, one.reason) for one in held]
 
 
-def sampled(held: list[CheckResult]) -> dict[str, set[str]]:
+def collect_samples(held: list[CheckResult]) -> dict[str, set[str]]:
     """The samples of each broken check, in no order."""
     return {one.check.name: {repr(sorted(sample.items())) for sample in one.samples} for one in held if one.samples}
 
@@ -145,9 +145,9 @@ def tables_of_every_kind() -> list[str]:
     return chosen
 
 
-def test_tables_of_a_recording_hold_on_both_engines(recorded: Lake) -> None:
+def test_tables_of_a_recording_hold_on_both_engines(recorded_lake: Lake) -> None:
     for name in tables_of_every_kind():
-        theirs, ours = on_both(recorded, name)
+        theirs, ours = on_both(recorded_lake, name)
         assert describe_results(ours) == describe_results(theirs), name
         assert count_broken(ours) == {}, name
         promised = len(list_rules(table(name)))
@@ -161,17 +161,17 @@ def test_the_faults_are_of_every_kind() -> None:
 
 @pytest.mark.parametrize(("name", "must", "how", "counts"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_planted_fault_is_the_same_on_both_engines(
-    tampered: Lake, name: str, must: Must, how: Change, counts: dict[str, int]
+    changeable_lake: Lake, name: str, must: Must, how: Change, counts: dict[str, int]
 ) -> None:
-    change(tampered, table(name), RUN, how)
-    theirs, ours = on_both(tampered, name)
+    change(changeable_lake, table(name), RUN, how)
+    theirs, ours = on_both(changeable_lake, name)
     of_rules = {rule.name: rule.must for rule in list_rules(table(name))}
     assert {check: count for check, count in count_broken(ours).items() if check in of_rules} == counts
     assert must in {of_rules[check] for check in counts}
     assert describe_results(ours) == describe_results(theirs)
     few = {one.check.name for one in ours if one.broken_count <= 5}
-    assert {check: found for check, found in sampled(ours).items() if check in few} == {
-        check: found for check, found in sampled(theirs).items() if check in few
+    assert {check: found for check, found in collect_samples(ours).items() if check in few} == {
+        check: found for check, found in collect_samples(theirs).items() if check in few
     }
     assert {one.check.name: len(one.samples) for one in ours} == {one.check.name: len(one.samples) for one in theirs}
     assert any(one.samples for one in ours)
@@ -182,57 +182,59 @@ def of_another_kind(lake: Lake, where: Table, run_id: str, column: str, kind: pl
 
 
 @pytest.mark.parametrize(("kind", "word"), [(pl.String(), "VARCHAR"), (pl.Int32(), "INTEGER"), (pl.Date(), "DATE")])
-def test_columns_of_another_kind_are_named_by_what_the_files_hold(tampered: Lake, kind: pl.DataType, word: str) -> None:
+def test_columns_of_another_kind_are_named_by_what_the_files_hold(
+    changeable_lake: Lake, kind: pl.DataType, word: str
+) -> None:
     steps = table("silver.steps")
-    rows = tampered.scan(steps, [RUN]).collect()
-    put(tampered, steps, RUN, rows.with_columns(pl.lit(None).cast(kind).alias("aligned_ts_ns")).to_arrow())
-    theirs, ours = on_both(tampered, "silver.steps")
+    rows = changeable_lake.scan(steps, [RUN]).collect()
+    put(changeable_lake, steps, RUN, rows.with_columns(pl.lit(None).cast(kind).alias("aligned_ts_ns")).to_arrow())
+    theirs, ours = on_both(changeable_lake, "silver.steps")
     assert describe_results(ours) == describe_results(theirs)
     assert ours[0].samples == theirs[0].samples
     assert ours[0].samples == [{"column": f"aligned_ts_ns {word} where aligned_ts_ns BIGINT is declared"}]
 
 
-def test_a_missing_column_is_a_broken_check_and_no_error(tampered: Lake) -> None:
+def test_a_missing_column_is_a_broken_check_and_no_error(changeable_lake: Lake) -> None:
     steps = table("silver.steps")
-    put(tampered, steps, RUN, tampered.scan(steps, [RUN]).drop("ts_ns").collect().to_arrow())
-    theirs, ours = on_both(tampered, "silver.steps")
+    put(changeable_lake, steps, RUN, changeable_lake.scan(steps, [RUN]).drop("ts_ns").collect().to_arrow())
+    theirs, ours = on_both(changeable_lake, "silver.steps")
     assert describe_results(ours) == describe_results(theirs)
     assert ours[0].reason == "a data file does not have all declared columns"
 
 
-def test_a_file_that_is_gone_is_named_by_both_engines(tampered: Lake) -> None:
+def test_a_file_that_is_gone_is_named_by_both_engines(changeable_lake: Lake) -> None:
     steps = table("silver.steps")
-    Path(tampered.files(steps, [RUN])[0]).unlink()
+    Path(changeable_lake.files(steps, [RUN])[0]).unlink()
     for spark in (None, Cluster()):
         with pytest.raises(DataDamaged, match=rf"^silver.steps, run {RUN}: data file \S+ is missing \("):
-            check_tables(tampered, steps, [RUN], spark=spark)
+            check_tables(changeable_lake, steps, [RUN], spark=spark)
 
 
-def test_a_file_that_an_engine_cannot_read_is_worth_another_try(tampered: Lake) -> None:
+def test_a_file_that_an_engine_cannot_read_is_worth_another_try(changeable_lake: Lake) -> None:
     steps = table("silver.steps")
-    path = Path(tampered.files(steps, [RUN])[0])
+    path = Path(changeable_lake.files(steps, [RUN])[0])
     size = path.stat().st_size
     path.unlink()  # it is one file with that of the lake that all tests share
     path.write_bytes(b"\0" * size)
     for spark in (None, Cluster()):
         with pytest.raises(SourceUnavailable, match=r"^silver.steps could not be checked"):
-            check_tables(tampered, steps, [RUN], spark=spark)
+            check_tables(changeable_lake, steps, [RUN], spark=spark)
 
 
 @pytest.mark.parametrize("run_id", [RUN, BASELINE])
-def test_one_file_among_many_with_a_column_of_another_kind_is_found(tampered: Lake, run_id: str) -> None:
+def test_one_file_among_many_with_a_column_of_another_kind_is_found(changeable_lake: Lake, run_id: str) -> None:
     steps = table("silver.steps")
-    of_another_kind(tampered, steps, run_id, "ts_ns", pl.String())
-    first, *others = check_tables(tampered, steps, None, spark=Cluster())
+    of_another_kind(changeable_lake, steps, run_id, "ts_ns", pl.String())
+    first, *others = check_tables(changeable_lake, steps, None, spark=Cluster())
     assert (first.is_held, first.samples) == (False, [{"column": "ts_ns VARCHAR where ts_ns BIGINT is declared"}])
     assert {one.is_held for one in others} == {False}
 
 
-def test_samples_are_few_and_pages_tell_what_they_tell_on_duckdb(tampered: Lake, tmp_path: Path) -> None:
+def test_samples_are_few_and_pages_tell_what_they_tell_on_duckdb(changeable_lake: Lake, tmp_path: Path) -> None:
     secret = "Ada Lovelace's own words"
     how = all_of(lambda rows: rows.with_columns(duration_ns=pl.lit(-1, pl.Int64)), at(0, "label", secret))
-    change(tampered, table("silver.spans"), RUN, how)
-    theirs, ours = on_both(tampered, "silver.spans", docs=tmp_path)
+    change(changeable_lake, table("silver.spans"), RUN, how)
+    theirs, ours = on_both(changeable_lake, "silver.spans", docs=tmp_path)
     assert describe_results(ours) == describe_results(theirs)
     (found,) = [one for one in ours if one.check.name == "duration_ns_is_in_its_range"]
     assert found.broken_count == found.rows_count > 5

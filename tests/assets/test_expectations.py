@@ -11,7 +11,7 @@ from assets.checks import relations
 from assets.checks.expectations import check_tables, checks
 from lake.connections import open_parallel
 from lake.duckdb_dialect import URL, sharing
-from tests.support.tampered_tables import change, copied, count_broken, put
+from tests.support.tampered_tables import change, copy_lake, count_broken, put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def first(column: str, value: Any) -> Change:
     return lambda rows: rows.with_columns(pl.when(is_first).then(known).otherwise(pl.col(column)).alias(column))
 
 
-def doubled(rows: pl.DataFrame) -> pl.DataFrame:
+def repeat_first(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([rows, rows.head(1)])
 
 
@@ -57,7 +57,7 @@ UNREADABLE = row(
 # Each fault, in the table that it is planted in, and the one check that names it, with its count.
 FAULTS: dict[str, tuple[str, Change, str, int]] = {
     "null key": ("silver.steps", first("step_number", None), "step_number_is_never_null", 1),
-    "duplicate key": ("silver.crossings", doubled, "key_is_unique", 2),
+    "duplicate key": ("silver.crossings", repeat_first, "key_is_unique", 2),
     "negative duration": ("silver.steps", first("duration_ns", -1), "duration_ns_is_in_its_range", 1),
     "too much": ("gold.kernel_breakdown", first("share_fraction", 1.5), "share_fraction_is_in_its_range", 1),
     "unknown kind": ("silver.spans", first("kind", "dancing"), "kind_is_of_its_set", 1),
@@ -127,34 +127,36 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
 
 
 @pytest.fixture
-def tampered(recorded: Lake, tmp_path: Path) -> Lake:
+def changeable_lake(recorded_lake: Lake, tmp_path: Path) -> Lake:
     """The recordings, to be tampered with."""
-    return copied(recorded, tmp_path / "tampered")
+    return copy_lake(recorded_lake, tmp_path / "tampered")
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_everything_holds_on_the_recordings(recorded: Lake, name: str) -> None:
-    held = check_tables(recorded, table(name), None)
+def test_everything_holds_on_the_recordings(recorded_lake: Lake, name: str) -> None:
+    held = check_tables(recorded_lake, table(name), None)
     assert count_broken(held) == {}
     assert tuple(each.check for each in held) == checks(table(name))
-    rows = recorded.scan(table(name)).select(pl.len()).collect().item()
+    rows = recorded_lake.scan(table(name)).select(pl.len()).collect().item()
     assert {each.rows_count for each in held} == {rows}
 
 
 @pytest.mark.parametrize(("name", "how", "check", "count"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_planted_fault_is_counted_by_the_check_that_names_it_and_by_no_other(
-    tampered: Lake, name: str, how: Change, check: str, count: int
+    changeable_lake: Lake, name: str, how: Change, check: str, count: int
 ) -> None:
-    change(tampered, table(name), TEE, how)
-    assert count_broken(check_tables(tampered, table(name), [TEE])) == {check: count}
-    assert count_broken(check_tables(tampered, table(name), None)) == {check: count}
+    change(changeable_lake, table(name), TEE, how)
+    assert count_broken(check_tables(changeable_lake, table(name), [TEE])) == {check: count}
+    assert count_broken(check_tables(changeable_lake, table(name), None)) == {check: count}
 
 
-def test_only_the_runs_in_question_are_looked_at(tampered: Lake) -> None:
-    change(tampered, table("silver.spans"), TEE, one_fewer)
-    held = check_tables(tampered, table("silver.spans"), [BASELINE])
+def test_only_the_runs_in_question_are_looked_at(changeable_lake: Lake) -> None:
+    change(changeable_lake, table("silver.spans"), TEE, one_fewer)
+    held = check_tables(changeable_lake, table("silver.spans"), [BASELINE])
     assert count_broken(held) == {}
-    assert held[0].rows_count == tampered.scan(table("silver.spans"), [BASELINE]).select(pl.len()).collect().item()
+    assert (
+        held[0].rows_count == changeable_lake.scan(table("silver.spans"), [BASELINE]).select(pl.len()).collect().item()
+    )
 
 
 def test_every_relation_is_broken_by_some_fault() -> None:
@@ -166,25 +168,25 @@ def test_every_relation_is_broken_by_some_fault() -> None:
 
 
 @pytest.mark.parametrize("name", ["silver.crossings", "silver.spans", "silver.steps", "gold.time_breakdown"])
-def test_rows_of_no_run_are_all_counted(tampered: Lake, name: str) -> None:
-    change(tampered, table("silver.runs"), TEE, nothing)
-    rows = tampered.scan(table(name), [TEE]).select(pl.len()).collect().item()
-    assert count_broken(check_tables(tampered, table(name), [TEE])) == {"rows_belong_to_a_run": rows}
+def test_rows_of_no_run_are_all_counted(changeable_lake: Lake, name: str) -> None:
+    change(changeable_lake, table("silver.runs"), TEE, nothing)
+    rows = changeable_lake.scan(table(name), [TEE]).select(pl.len()).collect().item()
+    assert count_broken(check_tables(changeable_lake, table(name), [TEE])) == {"rows_belong_to_a_run": rows}
 
 
-def test_an_overhead_that_is_not_that_of_its_pair_is_found(tampered: Lake) -> None:
-    family, *_ = tampered.snapshot(table("gold.scaling")).run_ids
-    change(tampered, table("gold.scaling"), family, first("overhead_ns", 1))
-    assert count_broken(check_tables(tampered, table("gold.scaling"), [family])) == {
+def test_an_overhead_that_is_not_that_of_its_pair_is_found(changeable_lake: Lake) -> None:
+    family, *_ = changeable_lake.snapshot(table("gold.scaling")).run_ids
+    change(changeable_lake, table("gold.scaling"), family, first("overhead_ns", 1))
+    assert count_broken(check_tables(changeable_lake, table("gold.scaling"), [family])) == {
         "overheads_are_those_of_the_pairs": 1
     }
 
 
-def test_columns_of_another_kind_are_named_and_nothing_else_is_judged(tampered: Lake) -> None:
+def test_columns_of_another_kind_are_named_and_nothing_else_is_judged(changeable_lake: Lake) -> None:
     steps = table("silver.steps")
-    rows = tampered.scan(steps, [TEE]).collect().with_columns(pl.col("ts_ns").cast(pl.String)).to_arrow()
-    put(tampered, steps, TEE, rows)
-    first_held, *others = check_tables(tampered, steps, [TEE])
+    rows = changeable_lake.scan(steps, [TEE]).collect().with_columns(pl.col("ts_ns").cast(pl.String)).to_arrow()
+    put(changeable_lake, steps, TEE, rows)
+    first_held, *others = check_tables(changeable_lake, steps, [TEE])
     assert (first_held.broken_count, first_held.samples) == (
         1,
         [{"column": "ts_ns VARCHAR where ts_ns BIGINT is declared"}],
@@ -194,17 +196,19 @@ def test_columns_of_another_kind_are_named_and_nothing_else_is_judged(tampered: 
     }
 
 
-def test_a_missing_column_is_a_broken_check_and_no_error(tampered: Lake) -> None:
+def test_a_missing_column_is_a_broken_check_and_no_error(changeable_lake: Lake) -> None:
     steps = table("silver.steps")
-    put(tampered, steps, TEE, tampered.scan(steps, [TEE]).drop("ts_ns").collect().to_arrow())
-    held = check_tables(tampered, steps, [TEE])
+    put(changeable_lake, steps, TEE, changeable_lake.scan(steps, [TEE]).drop("ts_ns").collect().to_arrow())
+    held = check_tables(changeable_lake, steps, [TEE])
     assert held[0].reason == "a data file does not have all declared columns"
     assert {each.is_held for each in held} == {False}
 
 
-def test_samples_name_the_rows_and_are_few(tampered: Lake) -> None:
-    change(tampered, table("silver.spans"), TEE, lambda rows: rows.with_columns(duration_ns=pl.lit(-1, pl.Int64)))
-    (found,) = [each for each in check_tables(tampered, table("silver.spans"), [TEE]) if not each.is_held]
+def test_samples_name_the_rows_and_are_few(changeable_lake: Lake) -> None:
+    change(
+        changeable_lake, table("silver.spans"), TEE, lambda rows: rows.with_columns(duration_ns=pl.lit(-1, pl.Int64))
+    )
+    (found,) = [each for each in check_tables(changeable_lake, table("silver.spans"), [TEE]) if not each.is_held]
     assert found.broken_count == found.rows_count > 5
     assert len(found.samples) == 5
     assert found.samples[0].keys() == {"run_id", "rank", "source_sha256", "ordinal", "duration_ns"}
@@ -215,15 +219,17 @@ def test_samples_name_the_rows_and_are_few(tampered: Lake) -> None:
     ("name", "how"),
     [
         ("silver.spans", first("label", SECRET)),
-        ("bronze.source_files", lambda rows: doubled(first("file_name", SECRET)(rows).head(1))),
+        ("bronze.source_files", lambda rows: repeat_first(first("file_name", SECRET)(rows).head(1))),
         ("bronze.source_files", first("outcome", SECRET)),
-        ("bronze.unreadable", lambda rows: doubled(UNREADABLE(rows))),
-        ("bronze.trace_events", lambda rows: doubled(first("name", SECRET)(rows))),
+        ("bronze.unreadable", lambda rows: repeat_first(UNREADABLE(rows))),
+        ("bronze.trace_events", lambda rows: repeat_first(first("name", SECRET)(rows))),
     ],
 )
-def test_plaintext_is_in_no_result_and_on_no_page(tampered: Lake, tmp_path: Path, name: str, how: Change) -> None:
-    change(tampered, table(name), TEE, how)
-    held = check_tables(tampered, table(name), [TEE], tmp_path / "docs")
+def test_plaintext_is_in_no_result_and_on_no_page(
+    changeable_lake: Lake, tmp_path: Path, name: str, how: Change
+) -> None:
+    change(changeable_lake, table(name), TEE, how)
+    held = check_tables(changeable_lake, table(name), [TEE], tmp_path / "docs")
     assert count_broken(held)
     assert SECRET not in repr(held)
     pages = [path for path in (tmp_path / "docs").rglob("*") if path.is_file()]
@@ -231,11 +237,11 @@ def test_plaintext_is_in_no_result_and_on_no_page(tampered: Lake, tmp_path: Path
     assert SECRET not in pages[0].read_text("utf-8")
 
 
-def test_a_page_shows_every_rule_fetches_nothing_and_is_replaced(tampered: Lake, tmp_path: Path) -> None:
+def test_a_page_shows_every_rule_fetches_nothing_and_is_replaced(changeable_lake: Lake, tmp_path: Path) -> None:
     steps, docs = table("silver.steps"), tmp_path / "docs"
-    change(tampered, steps, TEE, first("duration_ns", -1))
+    change(changeable_lake, steps, TEE, first("duration_ns", -1))
     pages = [
-        {each.page for each in check_tables(tampered, steps, run_ids, docs) if each.page}
+        {each.page for each in check_tables(changeable_lake, steps, run_ids, docs) if each.page}
         for run_ids in ([TEE], [TEE], [TEE, BASELINE], [BASELINE, TEE], None)
     ]
     assert pages == [

@@ -65,7 +65,7 @@ def land(land_files: LandFiles, run_id: str, claims: str, step_us: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def forecast_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models without a TEE and sealed, and one of them under another regime, with their forecasts; to be copied."""
     directory = tmp_path_factory.mktemp("forecasts")
     land_files = open_lake(directory)
@@ -82,9 +82,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def land_files(made: Path, tmp_path: Path) -> LandFiles:
+def land_files(forecast_lake: Path, tmp_path: Path) -> LandFiles:
     """A copy of that lake."""
-    shutil.copytree(made, tmp_path / "copy")
+    shutil.copytree(forecast_lake, tmp_path / "copy")
     return open_lake(tmp_path / "copy")
 
 

@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 POLARS = engine("polars")
 
 
-def landed(land_files: LandFiles, run_id: str, step_us: int, manifest: str, ranks: int = 2) -> None:
+def land_run(land_files: LandFiles, run_id: str, step_us: int, manifest: str, ranks: int = 2) -> None:
     """A run, from its file to its own gold tables."""
     land_files({"rank0.json": trace(step_us, ranks)}, run_id, manifest)
     silver.materialise(land_files.lake, run_id, POLARS)
     gold.materialise(land_files.lake, run_id, POLARS)
 
 
-def changed(written: list[Written]) -> set[tuple[str, str]]:
+def list_changed(written: list[Written]) -> set[tuple[str, str]]:
     return {(each.table, each.run_id) for each in written if each.is_changed}
 
 
 def test_a_baseline_that_lands_later_completes_the_pair_and_touches_no_other(lake: Lake, land_files: LandFiles) -> None:
-    landed(land_files, "tee", 120, TEE)
-    landed(land_files, "other", 300, TEE.replace('"m"', '"n"'))
+    land_run(land_files, "tee", 120, TEE)
+    land_run(land_files, "other", 300, TEE.replace('"m"', '"n"'))
     build_comparisons(lake)
     assert lake.scan(pairs.TABLE).select("run_id", "baseline_run_id").sort("run_id").collect().rows() == [
         ("other", None),
         ("tee", None),
     ]
-    landed(land_files, "off", 100, OFF)
-    written = changed(build_comparisons(lake))
+    land_run(land_files, "off", 100, OFF)
+    written = list_changed(build_comparisons(lake))
     pair_tables = {table.full_name for table in gold.PAIR_TABLES}
     assert {run_id for name, run_id in written if name in pair_tables} == {"tee", "other"}
     assert ("gold.step_overhead", "tee") in written
@@ -56,30 +56,30 @@ def test_a_baseline_that_lands_later_completes_the_pair_and_touches_no_other(lak
 
 
 def test_what_is_fresh_is_not_written_again(lake: Lake, land_files: LandFiles) -> None:
-    landed(land_files, "off", 100, OFF)
-    landed(land_files, "tee", 120, TEE)
+    land_run(land_files, "off", 100, OFF)
+    land_run(land_files, "tee", 120, TEE)
     build_comparisons(lake)
     assert find_made(lake, ["off", "tee"], gold.RUN_TABLES) == {"off", "tee"}
     versions = {table.full_name: lake.snapshot(table).version for table in gold.TABLES}
-    assert changed(build_comparisons(lake)) == set()
+    assert list_changed(build_comparisons(lake)) == set()
     gold.materialise(lake, "tee", POLARS)
     assert {table.full_name: lake.snapshot(table).version for table in gold.TABLES} == versions
 
 
 def test_a_baseline_recorded_again_changes_the_answer(lake: Lake, land_files: LandFiles) -> None:
-    landed(land_files, "off", 100, OFF)
-    landed(land_files, "tee", 120, TEE)
+    land_run(land_files, "off", 100, OFF)
+    land_run(land_files, "tee", 120, TEE)
     build_comparisons(lake)
-    landed(land_files, "off", 60, OFF)
-    assert ("gold.overhead_breakdown", "tee") in changed(build_comparisons(lake))
+    land_run(land_files, "off", 60, OFF)
+    assert ("gold.overhead_breakdown", "tee") in list_changed(build_comparisons(lake))
     assert lake.scan(step_overhead.TABLE).select("slowdown_ratio").collect().item() == pytest.approx(2.0)
 
 
 def test_a_pair_made_between_two_parts_of_a_run_is_stale_once_the_run_is_whole(
     lake: Lake, land_files: LandFiles
 ) -> None:
-    landed(land_files, "off", 100, OFF)
-    landed(land_files, "tee", 120, TEE)
+    land_run(land_files, "off", 100, OFF)
+    land_run(land_files, "tee", 120, TEE)
     build_comparisons(lake)
     land_files({"rank0.json": trace(150, 2)}, "tee", TEE)
     silver.materialise(lake, "tee", POLARS, select_tables(list_required(["silver.spans"]))["silver"])
@@ -96,9 +96,9 @@ def test_a_pair_made_between_two_parts_of_a_run_is_stale_once_the_run_is_whole(
 
 def repeat(land_files: LandFiles, name: str, manifest: str, *step_us: int) -> None:
     """A run and its repeats."""
-    landed(land_files, name, step_us[0], manifest)
+    land_run(land_files, name, step_us[0], manifest)
     for at, length in enumerate(step_us[1:], 2):
-        landed(land_files, f"{name}-{at}", length, f'{manifest}repeat_of = "{name}"\n')
+        land_run(land_files, f"{name}-{at}", length, f'{manifest}repeat_of = "{name}"\n')
 
 
 def test_repeats_of_either_side_make_the_pair_stale_and_three_per_side_conclude(
@@ -109,7 +109,7 @@ def test_repeats_of_either_side_make_the_pair_stale_and_three_per_side_conclude(
     build_comparisons(lake)
     row = lake.scan(step_overhead.TABLE).collect().to_dicts()[0]
     assert (row["runs_count"], row["baseline_runs_count"], row["verdict_class"]) == (2, 3, "inconclusive")
-    landed(land_files, "tee-3", 119, TEE + 'repeat_of = "tee"\n')
+    land_run(land_files, "tee-3", 119, TEE + 'repeat_of = "tee"\n')
     (stale, member) = comparisons.stale_pairs(lake)
     assert (stale.run_id, stale.pair and stale.pair.repeats) == ("tee", ("tee-2", "tee-3"))
     assert (member.run_id, member.why) == ("tee-3", "its pair was never made")
@@ -117,7 +117,7 @@ def test_repeats_of_either_side_make_the_pair_stale_and_three_per_side_conclude(
     row = lake.scan(step_overhead.TABLE).collect().to_dicts()[0]
     assert (row["run_id"], row["runs_count"], row["verdict_class"]) == ("tee", 3, "slower")
     assert row["slowdown_ratio"] == pytest.approx(1.2, abs=0.01)
-    landed(land_files, "off-4", 99, OFF + 'repeat_of = "off"\n')
+    land_run(land_files, "off-4", 99, OFF + 'repeat_of = "off"\n')
     assert [one.run_id for one in comparisons.stale_pairs(lake)] == ["tee"]
     build_comparisons(lake)
     assert comparisons.stale_pairs(lake) == []
@@ -140,12 +140,12 @@ def test_repeats_on_the_same_machine_lend_their_noise_and_a_new_one_makes_the_pa
     lake: Lake, land_files: LandFiles
 ) -> None:
     machine = 'gpu = "H100"\n'
-    landed(land_files, "off", 100, OFF + machine)
-    landed(land_files, "tee", 120, TEE + machine)
-    landed(land_files, "other", 100, OFF.replace('"m"', '"n"') + machine)
+    land_run(land_files, "off", 100, OFF + machine)
+    land_run(land_files, "tee", 120, TEE + machine)
+    land_run(land_files, "other", 100, OFF.replace('"m"', '"n"') + machine)
     build_comparisons(lake)
     assert lake.scan(step_overhead.TABLE).select("run_noise_fraction").collect().item() is None
-    landed(land_files, "other-2", 104, OFF.replace('"m"', '"n"') + machine + 'repeat_of = "other"\n')
+    land_run(land_files, "other-2", 104, OFF.replace('"m"', '"n"') + machine + 'repeat_of = "other"\n')
     assert [one.run_id for one in comparisons.stale_pairs(lake)] == ["tee"]
     build_comparisons(lake)
     row = lake.scan(step_overhead.TABLE).collect().to_dicts()[0]
@@ -154,10 +154,10 @@ def test_repeats_on_the_same_machine_lend_their_noise_and_a_new_one_makes_the_pa
 
 
 def test_a_run_that_turns_out_to_be_without_a_tee_is_no_pair_any_more(lake: Lake, land_files: LandFiles) -> None:
-    landed(land_files, "off", 100, OFF)
-    landed(land_files, "tee", 120, TEE)
+    land_run(land_files, "off", 100, OFF)
+    land_run(land_files, "tee", 120, TEE)
     build_comparisons(lake)
-    landed(land_files, "tee", 120, OFF)
+    land_run(land_files, "tee", 120, OFF)
     build_comparisons(lake)
     for table in (pairs.TABLE, step_overhead.TABLE, overhead_breakdown.TABLE):
         assert lake.scan(table).collect().height == 0
@@ -166,8 +166,8 @@ def test_a_run_that_turns_out_to_be_without_a_tee_is_no_pair_any_more(lake: Lake
 
 
 def test_runs_with_other_bucket_caps_are_no_baselines(lake: Lake, land_files: LandFiles) -> None:
-    landed(land_files, "off", 100, OFF + "bucket_cap_mib = 25\n")
-    landed(land_files, "tee", 120, TEE + "bucket_cap_mib = 100.5\n")
+    land_run(land_files, "off", 100, OFF + "bucket_cap_mib = 25\n")
+    land_run(land_files, "tee", 120, TEE + "bucket_cap_mib = 100.5\n")
     build_comparisons(lake)
     (row,) = lake.scan(pairs.TABLE).collect().to_dicts()
     assert row["reason"] == ("no run with regime cc_off has its workload; the nearest, off, differs in bucket_cap_mib")
@@ -175,15 +175,15 @@ def test_runs_with_other_bucket_caps_are_no_baselines(lake: Lake, land_files: La
 
 def test_runs_that_differ_in_ranks_alone_are_a_family(lake: Lake, land_files: LandFiles) -> None:
     for ranks, step_us in ((2, 120), (4, 140), (8, 180)):
-        landed(land_files, f"off-{ranks}", 100, OFF, ranks)
-        landed(land_files, f"tee-{ranks}", step_us, TEE, ranks)
+        land_run(land_files, f"off-{ranks}", 100, OFF, ranks)
+        land_run(land_files, f"tee-{ranks}", step_us, TEE, ranks)
     build_comparisons(lake)
     rows = lake.scan(scaling.TABLE).filter(axis="world_size").sort("axis_number").collect()
     assert rows["tee_run_id"].to_list() == ["tee-2", "tee-4", "tee-8"]
     assert rows["slope_ns"].unique().to_list() == [10_000]
 
 
-def test_duckdb_writes_the_gold_that_polars_writes(recorded: Lake, lake: Lake, zone: LandingZone) -> None:
+def test_duckdb_writes_the_gold_that_polars_writes(recorded_lake: Lake, lake: Lake, zone: LandingZone) -> None:
     pair = ("resnet50-plain-w2", "resnet50-sealed-w2")
     # With their repeats, which have no trace: a pair is made from all runs of both sides.
     run_ids = land_samples(zone, pair)
@@ -191,7 +191,7 @@ def test_duckdb_writes_the_gold_that_polars_writes(recorded: Lake, lake: Lake, z
     build_runs(lake, zone, pair, "duckdb")
     for table in (*gold.RUN_TABLES, *gold.PAIR_TABLES):
         for run_id in run_ids:
-            ours, theirs = (place.scan(table, [run_id]).sort(table.key).collect() for place in (lake, recorded))
+            ours, theirs = (place.scan(table, [run_id]).sort(table.key).collect() for place in (lake, recorded_lake))
             assert ours.equals(theirs), table.full_name
 
 

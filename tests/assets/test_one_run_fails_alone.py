@@ -109,10 +109,10 @@ def test_a_transform_that_raises_fails_its_run_and_names_the_table(
     ids=lambda stop: type(stop).__name__,
 )
 def test_a_stop_is_no_fault_of_a_run(place: BuildContext, monkeypatch: pytest.MonkeyPatch, stop: BaseException) -> None:
-    def stopped(*_: object, **__: object) -> None:
+    def raise_stop(*_: object, **__: object) -> None:
         raise stop
 
-    monkeypatch.setattr("assets.build.tiers.bronze.materialise", stopped)
+    monkeypatch.setattr("assets.build.tiers.bronze.materialise", raise_stop)
     with pytest.raises(type(stop)):
         build_tier(place, "bronze", ["good", "ill"], POLARS)
 

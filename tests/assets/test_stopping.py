@@ -21,12 +21,12 @@ def work_for_ever() -> NoReturn:
             connection.execute(BUSY).fetchall()
 
 
-def told_to_stop(_number: int, _frame: FrameType | None) -> NoReturn:
+def raise_interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     raise dg.DagsterExecutionInterruptedError
 
 
 def test_a_stop_is_not_tried_again_even_where_duckdb_turns_it_into_an_error_of_its_own() -> None:
-    before = signal.signal(signal.SIGALRM, told_to_stop)
+    before = signal.signal(signal.SIGALRM, raise_interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         with pytest.raises(Stopped), retry_if_transient():

@@ -52,8 +52,8 @@ class Measured:
 
     def tier(self, tier: str, run_id: str) -> dict[str, int]:
         """Bytes that one tier of a run asked for and wrote, in a process of its own."""
-        told: dict[str, int] = tiers(self.home, tier, run_id=run_id).told
-        return told
+        answers: dict[str, int] = tiers(self.home, tier, run_id=run_id).answers
+        return answers
 
     def files(self, table: Table, run_id: str) -> list[Path]:
         """The data files of a run."""

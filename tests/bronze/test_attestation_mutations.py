@@ -18,12 +18,12 @@ from bronze import runs
 from lake.attestation_keys import NO_KEYS, AttestationKeys, load_keys
 from lake.engines import engine
 from silver import attestations, steps, throughput
-from tests.support.bronze_sources import told
+from tests.support.bronze_sources import read_source
 from tests.support.campaigns import pick_size
 from tests.support.good_tokens import BEGAN_S, DEVICE, OVERALL, bundle, bundle_of, tokens
 from tests.support.good_tokens import MANIFEST as CLAIMED
 from tests.support.silver_rows import rows_of
-from tests.support.tokens import Signer, encoded
+from tests.support.tokens import Signer, encode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +55,7 @@ def standings(bundles: dict[str, bytes], keys: AttestationKeys) -> dict[str, lis
     rows = [
         {**row, "run_id": name, "source_sha256": name}
         for name, data in bundles.items()
-        for row in told(data, keys=keys).table("attestations")
+        for row in read_source(data, keys=keys).table("attestations")
     ]
     claims = {"attestation_nonce": CLAIMED["attestation_nonce"], "device_ueids": CLAIMED["device_ueids"]}
     began = {"ts_ns": BEGAN_S * 10**9, "end_ns": BEGAN_S * 10**9 + 60}
@@ -105,14 +105,14 @@ def test_a_changed_character_of_a_token_is_never_verified(
         other = "A" if other != "A" else "B"
     changed = token[:place] + other + token[place + 1 :]
     pair = (changed, GOOD[1]) if which == 0 else (GOOD[0], changed)
-    row = told(bundle_of(pair), keys=keys).table("attestations")[which]
+    row = read_source(bundle_of(pair), keys=keys).table("attestations")[which]
     assert row["verdict"] != "verified"
     assert which == 0 or row["is_vouched"] is False
 
 
 @pytest.mark.parametrize("added", ["=", "==", "A", ".", " ", "\n", "\x00"])
 def test_a_token_with_something_behind_it_is_never_verified(keys: AttestationKeys, added: str) -> None:
-    (row, _) = told(bundle_of((GOOD[0] + added, GOOD[1])), keys=keys).table("attestations")
+    (row, _) = read_source(bundle_of((GOOD[0] + added, GOOD[1])), keys=keys).table("attestations")
     assert row["verdict"] != "verified"
 
 
@@ -126,21 +126,23 @@ def test_bits_behind_the_last_byte_of_a_signature_may_not_be_set(tmp_path: Path)
     order = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     same = token[:-1] + order[order.index(token[-1]) + 1]
     assert base64.urlsafe_b64decode(same.split(".")[2] + "==") == base64.urlsafe_b64decode(token.split(".")[2] + "==")
-    found = [told(one.encode(), keys=keys).table("attestations")[0]["verdict"] for one in (token, same, token + "==")]
+    found = [
+        read_source(one.encode(), keys=keys).table("attestations")[0]["verdict"] for one in (token, same, token + "==")
+    ]
     assert found == ["verified", "refused", "refused"]
 
 
 def test_a_member_that_is_named_twice_is_refused_though_the_signature_is_good(keys: AttestationKeys) -> None:
     claims = json.dumps(OVERALL)[:-1] + ', "x-nvidia-overall-att-result": false}'
-    header = encoded(b'{"alg": "ES384", "typ": "JWT"}')
-    doubled = TRUSTED.sign(f"{header}.{encoded(claims.encode())}")
-    (row,) = told(doubled.encode(), keys=keys).table("attestations")
+    header = encode(b'{"alg": "ES384", "typ": "JWT"}')
+    doubled = TRUSTED.sign(f"{header}.{encode(claims.encode())}")
+    (row,) = read_source(doubled.encode(), keys=keys).table("attestations")
     assert (row["verdict"], row["verdict_reason"]) == ("refused", "its header or its claims name a member twice")
 
 
 @pytest.mark.parametrize("header", [{"kid": 5}, {"crit": ["b64"], "b64": False}, {"crit": []}, {"alg": "es384"}])
 def test_a_header_that_asks_for_something_else_is_refused(keys: AttestationKeys, header: dict[str, Any]) -> None:
-    (row,) = told(TRUSTED.token(OVERALL, **header).encode(), keys=keys).table("attestations")
+    (row,) = read_source(TRUSTED.token(OVERALL, **header).encode(), keys=keys).table("attestations")
     assert row["verdict"] == "refused"
 
 

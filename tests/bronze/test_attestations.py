@@ -12,8 +12,8 @@ from bronze.limits import Limits
 from lake.attestation_keys import NO_KEYS, AttestationKeys, load_keys
 from lake.errors import EvidenceRejected
 from tests.conftest import LandFiles
-from tests.support.bronze_sources import told
-from tests.support.tokens import Signer, encoded
+from tests.support.bronze_sources import read_source
+from tests.support.tokens import Signer, encode
 from tests.support.up_to_date import find_landed
 
 _OURS, _OTHERS = Signer(), Signer()
@@ -53,7 +53,7 @@ def keys(tmp_path: Path) -> AttestationKeys:
 
 
 def verdicts(data: bytes, keys: AttestationKeys = NO_KEYS) -> list[tuple[str, str]]:
-    return [(row["verdict"], row["verdict_reason"]) for row in told(data, keys=keys).table("attestations")]
+    return [(row["verdict"], row["verdict_reason"]) for row in read_source(data, keys=keys).table("attestations")]
 
 
 def alone(token: str) -> bytes:
@@ -64,7 +64,7 @@ def alone(token: str) -> bytes:
 
 
 def test_a_bundle_has_a_row_for_the_whole_and_one_for_each_device(keys: AttestationKeys) -> None:
-    found = told(_OURS.bundle(_OVERALL, GPU_0=_DEVICE, GPU_1={}), keys=keys)
+    found = read_source(_OURS.bundle(_OVERALL, GPU_0=_DEVICE, GPU_1={}), keys=keys)
     assert found.format == "eat_bundle"
     overall, device, empty = found.table("attestations")
     for row in (overall, device, empty):
@@ -125,22 +125,22 @@ def test_a_bundle_has_a_row_for_the_whole_and_one_for_each_device(keys: Attestat
     ],
 )
 def test_claims_of_other_generations_and_kinds(claims: dict[str, Any], column: str, value: object) -> None:
-    (row,) = told(alone(_OURS.token(claims))).table("attestations")
+    (row,) = read_source(alone(_OURS.token(claims))).table("attestations")
     assert row.get(column) == value
     assert json.loads(row["claims"]) == claims
 
 
 def test_a_bundle_inside_a_bundle_and_a_bare_token() -> None:
     inner = [["JWT", _OURS.token({"a": 1})], {"GPU-0": _OURS.token({"b": 2})}]
-    found = told(json.dumps([["JWT", _OURS.token({})], {"REMOTE": inner}]).encode())
+    found = read_source(json.dumps([["JWT", _OURS.token({})], {"REMOTE": inner}]).encode())
     assert [row.get("submodule") for row in found.table("attestations")] == [None, "REMOTE", "REMOTE/GPU-0"]
-    assert len(told(_OURS.token({"a": 1}).encode() + b"\n").table("attestations")) == 1
+    assert len(read_source(_OURS.token({"a": 1}).encode() + b"\n").table("attestations")) == 1
 
 
 def test_a_device_that_the_overall_token_does_not_name_so_is_not_vouched_for() -> None:
     bundle = json.loads(_OURS.bundle(_OVERALL, GPU_0=_DEVICE))
     bundle[1] = {"GPU-0": _OURS.token({"measres": "success"}), "GPU-9": _OURS.token({})}
-    rows = told(json.dumps(bundle).encode()).table("attestations")
+    rows = read_source(json.dumps(bundle).encode()).table("attestations")
     assert [row.get("is_vouched") for row in rows] == [None, False, None]
 
 
@@ -159,7 +159,7 @@ def test_a_token_of_another_signer_is_forged(keys: AttestationKeys) -> None:
 
 def test_one_changed_claim_makes_a_token_forged(keys: AttestationKeys) -> None:
     header, _, signature = _OURS.token({"measres": "failure"}).split(".")
-    better = ".".join((header, encoded(b'{"measres": "success"}'), signature))
+    better = ".".join((header, encode(b'{"measres": "success"}'), signature))
     assert [verdict for verdict, _ in verdicts(alone(better), keys)] == ["forged"]
 
 
@@ -171,29 +171,29 @@ def test_a_key_id_that_was_not_given_leaves_a_token_unverified(tmp_path: Path) -
     assert found == ["verified", "forged", "unverified"]
 
 
-def _headed(header: dict[str, Any], signature: str = "AAAA") -> str:
-    return ".".join((encoded(json.dumps(header).encode()), encoded(b'{"measres": "success"}'), signature))
+def _make_token(header: dict[str, Any], signature: str = "AAAA") -> str:
+    return ".".join((encode(json.dumps(header).encode()), encode(b'{"measres": "success"}'), signature))
 
 
 @pytest.mark.parametrize(
     ("token", "why"),
     [
-        (_headed({"alg": "none"}, ""), "'none', which proves nothing"),
-        (_headed({"alg": "None"}), "'None', which proves nothing"),
-        (_headed({"alg": "HS256"}), "'HS256', which proves nothing"),
-        (_headed({"alg": ["ES384"]}), "proves nothing"),
-        (_headed({}), "'None', which proves nothing"),
-        (_headed({"alg": "ES384", "crit": ["x"]}), "extensions that must be understood"),
-        (_headed({"alg": "ES384"}, ""), "it has no signature"),
-        (_headed({"alg": "ES384"}, "!!!!"), "it has no signature"),
+        (_make_token({"alg": "none"}, ""), "'none', which proves nothing"),
+        (_make_token({"alg": "None"}), "'None', which proves nothing"),
+        (_make_token({"alg": "HS256"}), "'HS256', which proves nothing"),
+        (_make_token({"alg": ["ES384"]}), "proves nothing"),
+        (_make_token({}), "'None', which proves nothing"),
+        (_make_token({"alg": "ES384", "crit": ["x"]}), "extensions that must be understood"),
+        (_make_token({"alg": "ES384"}, ""), "it has no signature"),
+        (_make_token({"alg": "ES384"}, "!!!!"), "it has no signature"),
         ("a.b", "no token of a header"),
         ("a.b.c.d", "no token of a header"),
         ("", "no token of a header"),
         ("eyJ.eyJ.eyJ", "no token of a header"),
-        (encoded(b"[1]") + "." + encoded(b"{}") + ".AAAA", "no token of a header"),
-        (encoded(b'{"alg": "ES384"}') + "." + encoded(b"[" * 100_000) + ".AAAA", "no token of a header"),
+        (encode(b"[1]") + "." + encode(b"{}") + ".AAAA", "no token of a header"),
+        (encode(b'{"alg": "ES384"}') + "." + encode(b"[" * 100_000) + ".AAAA", "no token of a header"),
         (
-            encoded(b'{"alg": "ES384"}') + "." + encoded(b'{"iat": ' + b"9" * 5000 + b"}") + ".AAAA",
+            encode(b'{"alg": "ES384"}') + "." + encode(b'{"iat": ' + b"9" * 5000 + b"}") + ".AAAA",
             "no token of a header",
         ),
     ],
@@ -201,15 +201,15 @@ def _headed(header: dict[str, Any], signature: str = "AAAA") -> str:
 def test_a_token_that_nobody_can_have_signed_is_recorded_and_refused(
     keys: AttestationKeys, token: str, why: str
 ) -> None:
-    (row,) = told(alone(token), keys=keys).table("attestations")
+    (row,) = read_source(alone(token), keys=keys).table("attestations")
     assert row["verdict"] == "refused"
     assert why in row["verdict_reason"]
     assert row["token"] == token
 
 
-@pytest.mark.parametrize("signature", ["AAAA", encoded(bytes(96)), encoded(b"\xff" * 96), encoded(bytes(10_000))])
+@pytest.mark.parametrize("signature", ["AAAA", encode(bytes(96)), encode(b"\xff" * 96), encode(bytes(10_000))])
 def test_signatures_of_nothing_are_forged(keys: AttestationKeys, signature: str) -> None:
-    assert [verdict for verdict, _ in verdicts(alone(_headed({"alg": "ES384"}, signature)), keys)] == ["forged"]
+    assert [verdict for verdict, _ in verdicts(alone(_make_token({"alg": "ES384"}, signature)), keys)] == ["forged"]
 
 
 # -- giants ---------------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def test_signatures_of_nothing_are_forged(keys: AttestationKeys, signature: str)
 
 def test_a_giant_token_is_reported_and_the_others_are_read() -> None:
     bundle = json.dumps([["JWT", "eyJ" + "A" * (1 << 19)], {"GPU-0": _OURS.token({}), "GPU-1": 5}]).encode()
-    found = told(bundle)
+    found = read_source(bundle)
     assert [row["submodule"] for row in found.table("attestations")] == ["GPU-0"]
     assert found.reasons == ["the token of overall is longer than 262,144 characters", "the token of GPU-1 is no text"]
 
@@ -234,7 +234,7 @@ def test_a_giant_token_is_reported_and_the_others_are_read() -> None:
 )
 def test_a_bundle_that_is_none_is_refused(data: bytes) -> None:
     with pytest.raises(EvidenceRejected):
-        told(data)
+        read_source(data)
 
 
 # -- in the lake ----------------------------------------------------------------------------------------------------

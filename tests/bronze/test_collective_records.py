@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.bronze_sources import told
+from tests.support.bronze_sources import read_source
 
 _HOST = b"node-7:41:43 [2] NCCL INFO "
 _TESTS = (
@@ -32,7 +32,7 @@ def inspector(**perf: object) -> dict[str, object]:
 
 
 def test_a_line_of_the_inspector_is_a_row() -> None:
-    found = told(json.dumps(inspector(coll_timing_source="kernel_gpu", coll_busbw_gbs=18.469236)).encode())
+    found = read_source(json.dumps(inspector(coll_timing_source="kernel_gpu", coll_busbw_gbs=18.469236)).encode())
     assert found.format == "nccl_inspector"
     assert found.table("collective_records") == [
         {
@@ -59,7 +59,7 @@ def test_parts_of_a_microsecond_are_exact_and_strange_members_are_kept() -> None
     wrong = inspector(coll_exec_time_us=0.0015, coll_sn="9")
     wrong["header"] = [1]
     lines = [json.dumps(inspector(coll_exec_time_us=110.125)), json.dumps(wrong), "{", '{"header": {}}']
-    found = told("\n".join(lines).encode())
+    found = read_source("\n".join(lines).encode())
     first, second = found.table("collective_records")
     assert first["duration_ns"] == 110_125
     assert second["duration_ns"] == 2
@@ -74,7 +74,7 @@ def test_parts_of_a_microsecond_are_exact_and_strange_members_are_kept() -> None
 
 
 def test_a_size_of_the_benchmark_is_a_row() -> None:
-    found = told(
+    found = read_source(
         _TESTS + b"  1048576   262144   float   sum   -1  62.53 16.77 16.77  0  61.2 17.1 17.1  N/A\n# Avg : 17\n"
     )
     assert found.format == "job_log"
@@ -106,13 +106,13 @@ def test_a_size_of_the_benchmark_is_a_row() -> None:
     ],
 )
 def test_reduction_and_root_are_there_or_not(line: bytes, reduction: str | None, root: str | None) -> None:
-    (row,) = told(_TESTS + line).table("collective_records")
+    (row,) = read_source(_TESTS + line).table("collective_records")
     assert (row.get("reduction"), row.get("root")) == (reduction, root)
     assert row["duration_ns"] in {123_456_000, 13_000, 13_500}
 
 
 def test_a_size_with_columns_that_nobody_knows_is_reported() -> None:
-    found = told(_TESTS + b"8 2 float sum -1 13.5 0.1\n")
+    found = read_source(_TESTS + b"8 2 float sum -1 13.5 0.1\n")
     assert found.reasons == ["it is a line of nccl-tests with an odd number of columns"]
 
 
@@ -133,7 +133,7 @@ def test_the_json_of_the_benchmark_gives_the_same() -> None:
             5,
         ],
     }
-    found = told(json.dumps(document, indent=1).encode())
+    found = read_source(json.dumps(document, indent=1).encode())
     assert found.format == "nccl_tests"
     first, second = found.table("collective_records")
     assert (first["duration_ns"], first["in_place_duration_ns"], first["root"]) == (13_125, 12_000, "-1")
@@ -150,7 +150,7 @@ def test_a_call_has_its_count_in_hexadecimal() -> None:
         b"AllReduce: opCount 1e7 sendbuff 0x1 recvbuff 0x2 count 18816 datatype 7 op 0 root 0 comm 0x5 [nranks=16] "
         b"stream 0x9"
     )
-    (row,) = told(_HOST + call + b"\n").table("collective_records")
+    (row,) = read_source(_HOST + call + b"\n").table("collective_records")
     assert row == {
         "ordinal": 0,
         "offset_bytes": 0,
@@ -172,7 +172,7 @@ def test_a_call_has_its_count_in_hexadecimal() -> None:
 
 
 def test_a_choice_and_the_mode_are_rows_and_the_rest_is_passed_by() -> None:
-    found = told(
+    found = read_source(
         _HOST + b"Bootstrap: Using eth0\n"
         b"[1]: "
         + _HOST
@@ -196,12 +196,12 @@ def test_a_choice_and_the_mode_are_rows_and_the_rest_is_passed_by() -> None:
     ],
 )
 def test_a_line_on_a_collective_that_cannot_be_read_is_reported(said: bytes) -> None:
-    found = told(_HOST + said + b"\n" + _HOST + b"CC Off, workFifoBytes 1048576\n")
+    found = read_source(_HOST + said + b"\n" + _HOST + b"CC Off, workFifoBytes 1048576\n")
     assert [row["cc_state"] for row in found.table("collective_records")] == ["Off"]
     assert found.reasons == ["it is a line of NCCL on a collective that cannot be read"]
 
 
 def test_training_and_collectives_of_one_log_go_to_their_tables() -> None:
-    found = told(b':::MLLOG {"key": "a"}\n' + _HOST + b"CC On, workFifoBytes 0\nplain\n")
+    found = read_source(b':::MLLOG {"key": "a"}\n' + _HOST + b"CC On, workFifoBytes 0\nplain\n")
     assert {name: len(rows) for name, rows in found.rows.items()} == {"training_log": 1, "collective_records": 1}
     assert found.lines_count == 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipelines.cli import sandbox
-from tests.support.bronze_sources import told
+from tests.support.bronze_sources import read_source
 
 if TYPE_CHECKING:
     from lake.store import Lake
@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parent.parent.parent / "docs" / "landing.md").read_text("
 
 
 def test_a_size_is_a_row_and_its_rate_is_in_bytes_per_second() -> None:
-    found = told(b"size,bw\n64,0.002\n1073741824,11.5\n")
+    found = read_source(b"size,bw\n64,0.002\n1073741824,11.5\n")
     assert found.format == "copy_rate_csv"
     assert found.table("copy_rates") == [
         {"ordinal": 0, "offset_bytes": 8, "payload_bytes": 64, "bytes_per_second": 2e6},
@@ -48,7 +48,7 @@ def test_a_size_is_a_row_and_its_rate_is_in_bytes_per_second() -> None:
     ],
 )
 def test_units_and_other_columns_are_kept(header: bytes, cells: bytes, expected: dict[str, object]) -> None:
-    (row,) = told(header + b"\n" + cells + b"\n").table("copy_rates")
+    (row,) = read_source(header + b"\n" + cells + b"\n").table("copy_rates")
     assert {name: value for name, value in row.items() if name not in {"ordinal", "offset_bytes"}} == expected
 
 

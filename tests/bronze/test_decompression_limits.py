@@ -13,7 +13,7 @@ from bronze.inflate import Inflated
 from bronze.limits import Limits
 from lake.errors import EvidenceRejected
 from pipelines.settings import settings
-from tests.support.bronze_sources import told
+from tests.support.bronze_sources import read_source
 from tests.support.traces import trace
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 
 
-def inflated_bytes(data: bytes, limits: Limits, block_bytes: int = _MIB) -> int:
+def count_inflated_bytes(data: bytes, limits: Limits, block_bytes: int = _MIB) -> int:
     """How much a source gives, read to its end."""
     blocks: Iterator[bytes] = (data[place : place + block_bytes] for place in range(0, len(data), block_bytes))
     return sum(map(len, Inflated(blocks, limits)))
@@ -34,15 +34,15 @@ def inflated_bytes(data: bytes, limits: Limits, block_bytes: int = _MIB) -> int:
 def test_a_file_beyond_the_ratio_is_refused_and_the_setting_is_named(pack: Any) -> None:
     packed = pack(b" " * (17 * _MIB))
     with pytest.raises(EvidenceRejected, match=r"more than 100 times its size: [\d,]+ bytes gave") as caught:
-        inflated_bytes(packed, Limits(max_inflation_ratio=100))
+        count_inflated_bytes(packed, Limits(max_inflation_ratio=100))
     assert "TEETOTAL_MAX_INFLATION_RATIO" in caught.value.hint
-    assert inflated_bytes(packed, Limits(max_inflation_ratio=10_000_000)) == 17 * _MIB
+    assert count_inflated_bytes(packed, Limits(max_inflation_ratio=10_000_000)) == 17 * _MIB
 
 
 def test_a_small_file_may_have_any_ratio_and_a_plain_one_has_none() -> None:
     few = Limits(max_inflation_ratio=1)
-    assert inflated_bytes(zstd.compress(b" " * (15 * _MIB)), few) == 15 * _MIB
-    assert inflated_bytes(b" " * (17 * _MIB), few) == 17 * _MIB
+    assert count_inflated_bytes(zstd.compress(b" " * (15 * _MIB)), few) == 15 * _MIB
+    assert count_inflated_bytes(b" " * (17 * _MIB), few) == 17 * _MIB
 
 
 def test_a_large_file_of_a_usual_ratio_is_read() -> None:
@@ -50,7 +50,7 @@ def test_a_large_file_of_a_usual_ratio_is_read() -> None:
     lines = b"".join(noise[place : place + 64] + b" " * 192 for place in range(0, len(noise), 64))
     packed = gzip.compress(lines * 5)
     assert 5 < len(lines) * 5 / len(packed) < 100
-    assert inflated_bytes(packed, Limits(max_inflation_ratio=100), 4096) == 5 * len(lines)
+    assert count_inflated_bytes(packed, Limits(max_inflation_ratio=100), 4096) == 5 * len(lines)
 
 
 def test_a_bomb_of_events_is_rejected_and_costs_no_other_file(beside: Beside) -> None:
@@ -90,7 +90,7 @@ def test_both_limits_can_be_set_from_outside() -> None:
 
 def test_unreadable_lines_are_handed_over_as_they_come() -> None:
     header = b"Start (ns),Duration (ns),Name,Tid\n"
-    found = told(header + b"1,2,f,9\n" + b"1\n" * 20_000 + b"3,4,g,9\n")
+    found = read_source(header + b"1,2,f,9\n" + b"1\n" * 20_000 + b"3,4,g,9\n")
     assert [row["name"] for row in found.table("nsys_events")] == ["f", "g"]
     assert [row["ordinal"] for row in found.table("nsys_events")] == [0, 1]
     assert len(found.reasons) == 20_000

@@ -4,21 +4,21 @@ import json
 
 import pytest
 
-from tests.support.bronze_sources import told
+from tests.support.bronze_sources import read_source
 
 _SMI = b"timestamp, index, uuid, name, utilization.gpu [%], power.draw [W], ecc.mode.current\n"
 
 
 def readings(data: bytes) -> list[tuple[object, ...]]:
     names = ("metric", "unit", "value", "value_number")
-    return [tuple(row.get(name) for name in names) for row in told(data).table("device_samples")]
+    return [tuple(row.get(name) for name in names) for row in read_source(data).table("device_samples")]
 
 
 # -- nvidia-smi -----------------------------------------------------------------------------------------------------
 
 
 def test_every_counter_of_a_line_is_a_reading() -> None:
-    found = told(_SMI + b"2024/02/29 23:59:59.125, 1, GPU-12, ACME X1, 37 %, 71.25 W, Enabled\n")
+    found = read_source(_SMI + b"2024/02/29 23:59:59.125, 1, GPU-12, ACME X1, 37 %, 71.25 W, Enabled\n")
     assert found.format == "nvidia_smi"
     first, second, third = found.table("device_samples")
     assert first == {
@@ -46,13 +46,13 @@ def test_every_counter_of_a_line_is_a_reading() -> None:
 def test_a_clock_without_a_zone_gives_no_utc() -> None:
     assert all(
         "ts_ns" not in row
-        for row in told(_SMI + b"2024/01/01 00:00:00.000, 1, G, X, 1 %, 2 W, On\n").table("device_samples")
+        for row in read_source(_SMI + b"2024/01/01 00:00:00.000, 1, G, X, 1 %, 2 W, On\n").table("device_samples")
     )
 
 
 @pytest.mark.parametrize("cell", ["[N/A]", "[Not Supported]", "N/A", "[Unknown Error]"])
 def test_what_is_not_there_has_no_number_and_a_reason(cell: str) -> None:
-    (row,) = told(f"power.draw [W]\n{cell}\n".encode()).table("device_samples")
+    (row,) = read_source(f"power.draw [W]\n{cell}\n".encode()).table("device_samples")
     assert (row["value"], row["missing_reason"], "value_number" in row) == (cell, f"nvidia-smi prints {cell}", False)
 
 
@@ -76,7 +76,7 @@ def test_what_should_tell_the_device_and_does_not_is_a_reading() -> None:
 
 
 def test_a_query_started_again_and_a_line_cut_short() -> None:
-    found = told(b"index, power.draw [W]\n0, 1 W\nindex, power.draw [W], memory.used [MiB]\n0, 2 W, 3 MiB\n0, 2")
+    found = read_source(b"index, power.draw [W]\n0, 1 W\nindex, power.draw [W], memory.used [MiB]\n0, 2 W, 3 MiB\n0, 2")
     assert [row["value"] for row in found.table("device_samples")] == ["1", "2", "3"]
     assert found.reasons == ["it has 2 cells where the header names 3"]
 
@@ -87,7 +87,9 @@ def test_a_query_started_again_and_a_line_cut_short() -> None:
 def test_a_line_of_the_exporter_is_a_reading() -> None:
     labels = b'{gpu="1",UUID="GPU-9",modelName="ACME \\"X1\\"",Hostname="node-7"}'
     line = b"DCGM_FI_DEV_POWER_USAGE" + labels + b" 71.329 1700000000123\n"
-    found = told(b"# HELP DCGM_FI_DEV_POWER_USAGE Power draw (in W).\n# TYPE DCGM_FI_DEV_POWER_USAGE gauge\n" + line)
+    found = read_source(
+        b"# HELP DCGM_FI_DEV_POWER_USAGE Power draw (in W).\n# TYPE DCGM_FI_DEV_POWER_USAGE gauge\n" + line
+    )
     assert found.format == "dcgm"
     (row,) = found.table("device_samples")
     assert json.loads(row.pop("labels"))["Hostname"] == "node-7"
@@ -117,7 +119,7 @@ def test_a_line_of_the_exporter_is_a_reading() -> None:
     ],
 )
 def test_a_sentinel_is_no_number_and_says_so(value: str, why: str) -> None:
-    (row,) = told(f'DCGM_FI_DEV_MEMORY_TEMP{{gpu="0"}} {value}\n'.encode()).table("device_samples")
+    (row,) = read_source(f'DCGM_FI_DEV_MEMORY_TEMP{{gpu="0"}} {value}\n'.encode()).table("device_samples")
     assert row["value"] == value
     assert row["missing_reason"] == f"DCGM prints {value}, which stands for: {why}"
     assert "value_number" not in row
@@ -125,13 +127,13 @@ def test_a_sentinel_is_no_number_and_says_so(value: str, why: str) -> None:
 
 @pytest.mark.parametrize("value", ["9223372036854775791", "2147483636", "0", "-1", "1e3"])
 def test_a_value_beside_a_sentinel_is_a_number(value: str) -> None:
-    (row,) = told(f"DCGM_FI_DEV_X {value}\n".encode()).table("device_samples")
+    (row,) = read_source(f"DCGM_FI_DEV_X {value}\n".encode()).table("device_samples")
     assert row["value_number"] == float(value)
     assert "missing_reason" not in row
 
 
 def test_a_line_that_is_no_reading_is_reported() -> None:
-    found = told(b'DCGM_FI_DEV_X 1\nDCGM_FI_DEV_X{gpu="0" 1\nnode_cpu 5\nDCGM_FI_DEV_X{gpu=0} 1\n')
+    found = read_source(b'DCGM_FI_DEV_X 1\nDCGM_FI_DEV_X{gpu="0" 1\nnode_cpu 5\nDCGM_FI_DEV_X{gpu=0} 1\n')
     assert len(found.table("device_samples")) == 1
     assert found.reasons == ["it is no reading of the DCGM exporter"] * 3
 
@@ -140,7 +142,7 @@ def test_a_line_that_is_no_reading_is_reported() -> None:
 
 
 def test_the_query_tells_facts() -> None:
-    found = told(
+    found = read_source(
         b"\n==NVSMI CONF-COMPUTE LOG==\n\n  CC State       : ON\n  Multi-GPU Mode : None\n  Something New : a : b\n"
     )
     assert found.format == "conf_compute"
@@ -154,5 +156,5 @@ def test_the_query_tells_facts() -> None:
 
 @pytest.mark.parametrize("said", [b"CC status: ON\n", b"Confidential Compute GPUs Ready state: ready\n"])
 def test_short_answers_are_taken_too(said: bytes) -> None:
-    (row,) = told(said).table("device_samples")
+    (row,) = read_source(said).table("device_samples")
     assert (row["tool"], row["metric"]) == ("conf_compute", said.decode().partition(":")[0])

@@ -18,7 +18,7 @@ from bronze.nsys_sqlite import NsysSqliteReader
 from lake import engines
 from lake.errors import EvidenceRejected
 from silver import device_samples, throughput
-from tests.support.bronze_sources import told
+from tests.support.bronze_sources import read_source
 from tests.support.campaigns import pick_size
 from tests.support.traces import trace
 
@@ -62,7 +62,7 @@ def times(rows: list[dict[str, Any]]) -> list[int]:
 
 def hold(data: bytes, lines: int) -> list[dict[str, Any]]:
     """Read a source: every line is accounted for, and no time is one that cannot be computed with."""
-    found = told(data)
+    found = read_source(data)
     rows = [row for name in found.rows for row in found.table(name)]
     assert found.lines_count == lines
     assert all(-_MOST_NS < value < _MOST_NS for value in times(rows))
@@ -74,7 +74,7 @@ def hold(data: bytes, lines: int) -> list[dict[str, Any]]:
 def test_a_reading_of_a_year_beyond_all_clocks_is_reported_and_the_others_are_read(year: str) -> None:
     head = b"timestamp, index, power.draw [W]\n"
     bad, good = f"{year}/12/31 23:59:59.999999999, 0, 70 W\n".encode(), b"2024/05/06 07:08:09.5, 0, 71 W\n"
-    found = told(head + bad + good)
+    found = read_source(head + bad + good)
     assert [row["value"] for row in found.table("device_samples")] == ["71"]
     assert found.reasons == ["its time lies outside the years 1823 to 2116, beyond which times are not computed with"]
     assert (found.unreadable[0].offset, found.unreadable[0].length) == (len(head), len(bad) - 1)
@@ -90,7 +90,7 @@ def test_one_file_of_the_year_9999_costs_no_other_file(beside: Beside) -> None:
 def test_every_record_of_nvidia_smi_is_accounted_for(year: int, month: int, hour: int, index: str, watts: str) -> None:
     record = f"{year:04}/{month:02}/31 {hour:02}:59:59.999999999, {index}, {watts} W, {watts}\n"
     head = "timestamp, index, power.draw [W], memory.used [MiB]\n"
-    found = told((head + record).encode())
+    found = read_source((head + record).encode())
     assert bool(found.rows) != bool(found.reasons)
     assert all(-_MOST_NS < value < _MOST_NS for value in times(found.table("device_samples")))
 
@@ -104,7 +104,7 @@ def test_every_line_of_dcgm_is_accounted_for(gpu: str, value: str, at_ms: str) -
 
 
 def test_a_scrape_beyond_all_clocks_is_reported_rather_than_left_without_a_time() -> None:
-    found = told(b'DCGM_FI_X{gpu="0"} 1 1700000000000\nDCGM_FI_X{gpu="0"} 2 9223372036854775807\n')
+    found = read_source(b'DCGM_FI_X{gpu="0"} 1 1700000000000\nDCGM_FI_X{gpu="0"} 2 9223372036854775807\n')
     assert [row["value"] for row in found.table("device_samples")] == ["1"]
     assert found.reasons == ["its time lies outside the years 1823 to 2116, beyond which times are not computed with"]
 

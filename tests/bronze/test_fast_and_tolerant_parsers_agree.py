@@ -87,20 +87,20 @@ _ODD_EVENTS = st.fixed_dictionaries({}, optional=dict.fromkeys((*_KEYS, "tts", "
 _TRACES = st.one_of(st.lists(_EVENTS, max_size=12), st.lists(st.one_of(_EVENTS, _ODD_EVENTS), max_size=6))
 
 
-def _written(events: list[dict[str, Any]], dumps: Callable[..., str]) -> bytes:
+def _write_trace(events: list[dict[str, Any]], dumps: Callable[..., str]) -> bytes:
     """Write with every digit: a decimal goes out as its own text."""
     marks: dict[str, str] = {}
 
-    def marked(value: object) -> object:
+    def mark_decimals(value: object) -> object:
         if isinstance(value, Decimal):
             mark = f"\x01{len(marks)}\x02"
             marks[json.dumps(mark)] = f"{value:f}"
             return mark
         if isinstance(value, dict):
-            return {key: marked(item) for key, item in value.items()}
-        return [marked(item) for item in value] if isinstance(value, list) else value
+            return {key: mark_decimals(item) for key, item in value.items()}
+        return [mark_decimals(item) for item in value] if isinstance(value, list) else value
 
-    text = dumps(marked(events))
+    text = dumps(mark_decimals(events))
     for mark, digits in marks.items():
         text = text.replace(mark, digits)
     return text.encode()
@@ -194,7 +194,7 @@ def _argument_agrees(argument: Argument, row: dict[str, Any], arguments: dict[st
 def test_rows_are_those_that_json_says_whatever_way_they_are_cut(
     events: list[dict[str, Any]], layout: str, shard_bytes: int, block_bytes: int
 ) -> None:
-    data = _written(events, _LAYOUTS[layout])
+    data = _write_trace(events, _LAYOUTS[layout])
     found = read(data)
     assert (found.unreadable, found.is_complete) == ([], True)
     expected = _places(data)
@@ -216,7 +216,7 @@ _REGULAR: list[dict[str, Any]] = [
 
 @cache
 def _whole(layout: str) -> Reading:
-    return read(_written(_REGULAR, _LAYOUTS[layout]), reader=CarefulReader)
+    return read(_write_trace(_REGULAR, _LAYOUTS[layout]), reader=CarefulReader)
 
 
 @settings(max_examples=12)
@@ -224,7 +224,7 @@ def _whole(layout: str) -> Reading:
     shard_bytes=st.integers(1, 9000), block_bytes=st.integers(1, 9000), layout=st.sampled_from(["native", "compact"])
 )
 def test_digest_does_not_depend_on_shards_and_blocks(shard_bytes: int, block_bytes: int, layout: str) -> None:
-    data = _written(_REGULAR, _LAYOUTS[layout])
+    data = _write_trace(_REGULAR, _LAYOUTS[layout])
     found = read(data, Limits(shard_bytes=shard_bytes), block_bytes=block_bytes)
     assert found.digest == _whole(layout).digest
     assert found == _whole(layout)
@@ -248,7 +248,7 @@ _JUNK = st.sampled_from(
 def test_damage_costs_nothing_that_lies_before_it_and_every_byte_is_accounted_for(
     events: list[dict[str, Any]], layout: str, where: float, removed: int, added: bytes, shard_bytes: int
 ) -> None:
-    whole = _written(events, _LAYOUTS[layout])
+    whole = _write_trace(events, _LAYOUTS[layout])
     first = _array(whole)
     damage = first + int(where * (len(whole) - first))
     data = whole[:damage] + added + whole[damage + removed :]
@@ -262,7 +262,7 @@ def test_damage_costs_nothing_that_lies_before_it_and_every_byte_is_accounted_fo
         assert row["offset_bytes"] == place.start
         _agrees(row, place.event)
     assert len(found.rows) >= sum(place.end <= damage for place in _places(whole))
-    assert _unaccounted(data, first, found) == []
+    assert _list_unaccounted(data, first, found) == []
     assert read(data, reader=CarefulReader) == found
 
 
@@ -306,7 +306,7 @@ def _is_all_of(row: dict[str, Any], data: bytes) -> bool:
         return False
 
 
-def _unaccounted(data: bytes, first: int, found: Reading) -> list[bytes]:
+def _list_unaccounted(data: bytes, first: int, found: Reading) -> list[bytes]:
     """What lies between events and unreadable byte ranges and is neither blank nor punctuation nor in the envelope."""
     ends = {
         byte_range.offset: byte_range.offset + byte_range.length for byte_range in found.unreadable if byte_range.length

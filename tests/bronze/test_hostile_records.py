@@ -15,7 +15,7 @@ import pytest
 from bronze.formats import recognise_format
 from bronze.limits import Limits
 from bronze.lines import split_lines
-from tests.support.bronze_sources import told
+from tests.support.bronze_sources import read_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,14 +28,14 @@ _GOOD = b"1,2,f,9\n"
 
 
 def test_one_giant_line_is_passed_over() -> None:
-    found = told(_API + b"1,2," + b"x" * (3 << 20) + b",9\n" + _GOOD)
+    found = read_source(_API + b"1,2," + b"x" * (3 << 20) + b",9\n" + _GOOD)
     assert [row["name"] for row in found.table("nsys_events")] == ["f"]
     assert found.reasons == ["the line is longer than 1,048,576 bytes"]
     assert (found.unreadable[0].offset, found.unreadable[0].length) == (len(_API), 4 + (3 << 20) + 3)
 
 
 def test_a_record_of_a_million_cells_is_reported() -> None:
-    found = told(_API + b"," * 1_000_000 + b"\n" + _GOOD)
+    found = read_source(_API + b"," * 1_000_000 + b"\n" + _GOOD)
     assert [row["name"] for row in found.table("nsys_events")] == ["f"]
     assert found.reasons == ["it has 1,000,001 cells where the header names 4"]
 
@@ -68,18 +68,18 @@ def test_a_header_made_to_take_long_does_not(cell: bytes) -> None:
 def test_a_line_made_to_take_long_does_not(line: bytes) -> None:
     begun = time.process_time()
     for head in (b"DCGM_X 1\n", b":::MLLOG {}\n#  (B)  (elements)\n", b"CC State : ON\n"):
-        told(head + line + b"\n")
+        read_source(head + line + b"\n")
     assert time.process_time() - begun < 10
 
 
 def test_a_cell_larger_than_any_is_reported() -> None:
-    found = told(_API + b"1,2," + b"x" * 200_000 + b",9\n" + _GOOD)
+    found = read_source(_API + b"1,2," + b"x" * 200_000 + b",9\n" + _GOOD)
     assert len(found.table("nsys_events")) == 1
     assert found.reasons == ["it is no CSV record: field larger than field limit (131072)"]
 
 
 def test_bytes_that_are_no_text_are_escaped_or_reported() -> None:
-    found = told(_API + b"1,2,\xff\xfe\x00,9\n" + b"1,2,a\rb,9\n")
+    found = read_source(_API + b"1,2,\xff\xfe\x00,9\n" + b"1,2,a\rb,9\n")
     assert [row["name"] for row in found.table("nsys_events")] == ["\\xff\\xfe\x00"]
     assert len(found.reasons) == 1
 

@@ -74,12 +74,12 @@ def test_usual_layouts_take_the_fast_cut(layout: str, monkeypatch: pytest.Monkey
     taken: list[int] = []
     fast = KinetoReader._fast
 
-    def spied(self: KinetoReader, *args: Any) -> pa.RecordBatch | None:
+    def record_batch(self: KinetoReader, *args: Any) -> pa.RecordBatch | None:
         batch = fast(self, *args)
         taken.append(0 if batch is None else batch.num_rows)
         return batch
 
-    monkeypatch.setattr(KinetoReader, "_fast", spied)
+    monkeypatch.setattr(KinetoReader, "_fast", record_batch)
     read(LAYOUTS[layout])
     assert sum(taken) == len(EVENTS) - 1  # how the last event ends is for the careful cut to see
 

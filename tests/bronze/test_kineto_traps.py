@@ -228,13 +228,13 @@ def test_argument_of_another_type_is_null_beside_its_text(value: str) -> None:
 # -- what is said around the events ------------------------------------------------------------------------
 
 
-def _ranked(info: str, place: str = "before") -> bytes:
+def _make_trace(info: str, place: str = "before") -> bytes:
     return trace('{"ts": 1}', **{place: f'"distributedInfo": {info}'})
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
 def test_rank_is_what_the_trace_says_and_not_its_name(land_files: LandFiles, place: str) -> None:
-    landed = land_files({"rank7.json": _ranked('{"rank": 3, "world_size": 8, "backend": "nccl"}', place)})
+    landed = land_files({"rank7.json": _make_trace('{"rank": 3, "world_size": 8, "backend": "nccl"}', place)})
     row = landed.file("rank7.json")
     assert (row["rank"], row["rank_source"], row["world_size"], row["backend"]) == (3, "trace", 8, "nccl")
     assert landed.events["rank"].to_list() == [3]
@@ -242,14 +242,14 @@ def test_rank_is_what_the_trace_says_and_not_its_name(land_files: LandFiles, pla
 
 def test_rank_and_ranks_may_be_texts(land_files: LandFiles) -> None:
     info = '{"rank": "2", "world_size": "4", "pg_config": [{"ranks": "[0, 1, 2, 3]"}]}'
-    landed = land_files({"a.json": _ranked(info)})
+    landed = land_files({"a.json": _make_trace(info)})
     assert (landed.file("a.json")["rank"], landed.file("a.json")["world_size"]) == (2, 4)
     assert json.loads(str(landed.file("a.json")["envelope"])) == {"distributedInfo": json.loads(info)}
 
 
 def test_rank_that_is_none_is_not_believed(land_files: LandFiles) -> None:
     ranks = ["-1", "1.5", "null", "true", '"12345678901"', "12345678901", '"two"', "[0]"]
-    landed = land_files({f"r{place}": _ranked(f'{{"rank": {rank}}}') for place, rank in enumerate(ranks)})
+    landed = land_files({f"r{place}": _make_trace(f'{{"rank": {rank}}}') for place, rank in enumerate(ranks)})
     found = {rank: landed.file(f"r{place}")["rank"] for place, rank in enumerate(ranks)}
     assert found == {rank: place for place, rank in enumerate(ranks)}
     assert set(landed.files["rank_source"]) == {"file_name"}
@@ -269,7 +269,7 @@ def test_rank_comes_from_the_file_name_where_the_trace_has_none(land_files: Land
 
 
 def test_traces_without_any_rank_get_the_free_ones(land_files: LandFiles) -> None:
-    files = {"a.json": trace('{"ts": 1}'), "b.json": trace('{"ts": 2}'), "c.json": _ranked('{"rank": 1}')}
+    files = {"a.json": trace('{"ts": 1}'), "b.json": trace('{"ts": 2}'), "c.json": _make_trace('{"rank": 1}')}
     landed = land_files(files)
     assert sorted(landed.files["rank"].to_list()) == [0, 1, 2]
     assert landed.file("c.json")["rank"] == 1

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bronze.decimals import parse_integer, parse_number, scale_decimal
 from bronze.nsys_sqlite import NsysSqliteReader
-from tests.support.bronze_sources import told
+from tests.support.bronze_sources import read_source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ def table(header: list[str], records: list[list[str]]) -> bytes:
     return written.getvalue().encode()
 
 
-def given_back(header: list[str], row: dict[str, Any]) -> dict[str, str]:
+def read_cells(header: list[str], row: dict[str, Any]) -> dict[str, str]:
     """The cells of a record as far as its row tells them."""
     return {**{name: value for name, value in json.loads(row.get("args", "{}")).items() if name in header}}
 
@@ -43,7 +43,7 @@ _NSYS = ["Start (ns)", "Duration (us)", "Name", "Tid", "Extra"]
 
 @given(st.lists(st.lists(_CELLS, min_size=5, max_size=5), max_size=12), _BLOCKS)
 def test_every_record_of_a_report_is_a_row_with_all_its_cells(records: list[list[str]], block_bytes: int) -> None:
-    found = told(table(_NSYS, records), block_bytes)
+    found = read_source(table(_NSYS, records), block_bytes)
     rows = found.table("nsys_events")
     held = [record for record in records if any(record)]
     assert found.reasons == []
@@ -51,7 +51,7 @@ def test_every_record_of_a_report_is_a_row_with_all_its_cells(records: list[list
     assert found.reader.passed_count == 1
     assert len(held) <= len(rows)
     for record, row in zip(records, rows, strict=True):
-        left = given_back(_NSYS, row)
+        left = read_cells(_NSYS, row)
         start, duration, name, thread, extra = record
         assert left.get("Extra", "") == extra
         for cell, header, column in ((name, "Name", "name"), (thread, "Tid", "thread_id")):
@@ -71,7 +71,7 @@ def test_whatever_follows_a_header_every_line_is_accounted_for(lines: list[bytes
     plain = [line.replace(b'"', b"'").replace(b"\r", b" ") for line in lines]
     headers = (b"Start (ns),Duration (ns),Name,Tid\n", b"epoch,img/s\n", b"index, power.draw [W], memory.used\n")
     for header in (*headers, b"size,bw\n"):
-        found = told(header + b"".join(line + b"\n" for line in plain), block_bytes)
+        found = read_source(header + b"".join(line + b"\n" for line in plain), block_bytes)
         (rows,) = [*found.rows.values()] or [[]]
         lines_of_rows = len({row["offset_bytes"] for row in rows})
         assert lines_of_rows + found.reader.passed_count + found.reader.unreadable_count == len(plain) + 1
@@ -97,14 +97,14 @@ _LOG_LINES = st.one_of(
 
 @given(st.lists(_LOG_LINES, max_size=20), _BLOCKS)
 def test_every_line_of_a_log_is_a_row_passed_by_or_reported(lines: list[bytes], block_bytes: int) -> None:
-    found = told(b"".join(line + b"\n" for line in [b":::MLLOG {}", *lines]), block_bytes)
+    found = read_source(b"".join(line + b"\n" for line in [b":::MLLOG {}", *lines]), block_bytes)
     assert found.lines_count == len(lines) + 1
     assert len(found.table("training_log")) >= 1 + lines.count(b':::MLLOG {"key": "a", "time_ms": 1}')
 
 
 @given(st.lists(st.one_of(_JUNK, st.just(b'DCGM_X{gpu="0"} 5'), st.just(b"# HELP x")), max_size=20), _BLOCKS)
 def test_every_line_of_an_exporter_is_a_reading_passed_by_or_reported(lines: list[bytes], block_bytes: int) -> None:
-    found = told(b"".join(line + b"\n" for line in [b"DCGM_FI_X 1", *lines]), block_bytes)
+    found = read_source(b"".join(line + b"\n" for line in [b"DCGM_FI_X 1", *lines]), block_bytes)
     assert found.format == "dcgm"
     assert found.lines_count == len(lines) + 1
 
@@ -119,7 +119,7 @@ _JSON = st.recursive(
 @given(st.lists(st.dictionaries(st.sampled_from(["header", "metadata", "coll_perf", "more"]), _JSON), max_size=8))
 def test_every_object_of_the_inspector_is_a_row_or_reported(objects: list[dict[str, Any]]) -> None:
     lines = [json.dumps({"header": {}, "coll_perf": {}}), *map(json.dumps, objects)]
-    found = told("\n".join(lines).encode())
+    found = read_source("\n".join(lines).encode())
     assert found.reader.rows_count + found.reader.unreadable_count == len(lines)
     assert found.reader.rows_count == 1 + sum(isinstance(one.get("coll_perf"), dict) for one in objects)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bronze.training_csv import MAP
-from tests.support.bronze_sources import told
+from tests.support.bronze_sources import read_source
 
 _CSV = b"Timestamps,Epoch,Thput (img/s),Epoch Loss,Bsize\n"
 
@@ -18,7 +18,7 @@ def mllog(**members: object) -> bytes:
 
 
 def test_an_epoch_is_a_row_with_its_time_exact() -> None:
-    found = told(_CSV + b"1700000000.1234567,3,2500.5,4.25,64\n")
+    found = read_source(_CSV + b"1700000000.1234567,3,2500.5,4.25,64\n")
     assert found.format == "training_csv"
     assert found.table("training_log") == [
         {
@@ -60,18 +60,18 @@ def test_an_epoch_is_a_row_with_its_time_exact() -> None:
     ],
 )
 def test_columns_are_known_by_declared_names(header: bytes, cells: bytes, expected: dict[str, object]) -> None:
-    (row,) = told(header + b"\n" + cells + b"\n").table("training_log")
+    (row,) = read_source(header + b"\n" + cells + b"\n").table("training_log")
     assert {name: value for name, value in row.items() if name not in {"ordinal", "offset_bytes", "record"}} == expected
 
 
 def test_digits_that_a_double_does_not_give_back_are_kept() -> None:
-    (row,) = told(_CSV + b"1,1,0.1000000000000000055511151231257827,nan,64\n").table("training_log")
+    (row,) = read_source(_CSV + b"1,1,0.1000000000000000055511151231257827,nan,64\n").table("training_log")
     assert row["samples_per_second"] == 0.1
     assert json.loads(row["args"]) == {"Thput (img/s)": "0.1000000000000000055511151231257827", "Epoch Loss": "nan"}
 
 
 def test_a_header_written_again_is_no_record() -> None:
-    found = told(_CSV + b"1,1,2,3,64\n" + _CSV + b"\n2,2,2,3,64\n")
+    found = read_source(_CSV + b"1,1,2,3,64\n" + _CSV + b"\n2,2,2,3,64\n")
     assert [row["epoch_number"] for row in found.table("training_log")] == [1, 2]
     assert found.reader.passed_count == 3
 
@@ -94,7 +94,7 @@ def test_marked_lines_of_a_log_are_rows_and_the_others_are_passed_by() -> None:
         value=None,
         metadata={"file": "train.py", "lineno": 7, "epoch_num": 3, "step_num": 90},
     )
-    found = told(
+    found = read_source(
         b"loading data\n" + line + b"\nloss 2.5\n0: " + mllog(time_ms=1.5, key="acc", value={"a": 0.25}) + b"\n"
     )
     assert found.format == "job_log"
@@ -129,14 +129,14 @@ def test_marked_lines_of_a_log_are_rows_and_the_others_are_passed_by() -> None:
     [b":::MLLOG", b":::MLLOG {", b":::MLLOG [1]", b':::MLLOG {"key": 1} {}', b":::MLLOG " + b'{"a":' * 50_000],
 )
 def test_a_marked_line_that_cannot_be_read_is_reported(broken: bytes) -> None:
-    found = told(broken + b"\n" + mllog(key="run_start") + b"\n")
+    found = read_source(broken + b"\n" + mllog(key="run_start") + b"\n")
     assert [row["record_key"] for row in found.table("training_log")] == ["run_start"]
     assert found.reasons == ["what follows :::MLLOG is no JSON object"]
     assert (found.unreadable[0].offset, found.unreadable[0].length) == (0, len(broken))
 
 
 def test_values_of_other_kinds_are_kept_and_not_believed() -> None:
-    (row,) = told(b':::MLLOG {"time_ms": "noon", "key": 5, "key": 6, "value": "x", "event_type": null}').table(
+    (row,) = read_source(b':::MLLOG {"time_ms": "noon", "key": 5, "key": 6, "value": "x", "event_type": null}').table(
         "training_log"
     )
     assert "ts_ns" not in row
@@ -145,7 +145,7 @@ def test_values_of_other_kinds_are_kept_and_not_believed() -> None:
 
 
 def test_the_first_mark_may_come_late() -> None:
-    found = told(b"warming up ...\n" * 40_000 + mllog(key="run_start") + b"\n")
+    found = read_source(b"warming up ...\n" * 40_000 + mllog(key="run_start") + b"\n")
     assert found.format == "job_log"
     assert found.reader.passed_count == 40_000
     assert len(found.table("training_log")) == 1
@@ -163,12 +163,12 @@ def test_the_first_mark_may_come_late() -> None:
     ],
 )
 def test_a_rate_is_read_where_a_line_gives_one(said: bytes, rate: float | None) -> None:
-    (row,) = told(said + b"\n").table("training_log")
+    (row,) = read_source(said + b"\n").table("training_log")
     assert row.get("samples_per_second") == rate
     assert row["record_value"]
 
 
 def test_a_block_is_numbered_by_its_first_epoch() -> None:
     block = mllog(key="block_start", value=None, time_ms=5, metadata={"first_epoch_num": 4, "epoch_count": 2})
-    (row,) = told(block + b"\n").table("training_log")
+    (row,) = read_source(block + b"\n").table("training_log")
     assert (row["record_key"], row["epoch_number"], row["ts_ns"]) == ("block_start", 4, 5_000_000)

@@ -47,7 +47,7 @@ class Recorded:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+def benchmark_result(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     home = tmp_path_factory.mktemp("bench")
     words = [sys.executable, "-m", "collector", *BENCH, "--out", str(home)]
     settings = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -60,31 +60,31 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     return Recorded(json.loads((home / "bench.json").read_text("utf-8")), done.stdout, lake)
 
 
-def test_the_benchmark_records_every_configuration_and_prints_its_tables(recorded: Recorded) -> None:
-    assert recorded.bench["faults"] == {}
-    assert {*recorded.bench["results"]} == {PLAIN, SEALED, AGAIN, DIRECT, CAPPED, CAPPED_BASELINE}
-    assert "| tiny | 3 | - |" in recorded.printed
-    assert "no run was inside a TEE" in recorded.printed
+def test_the_benchmark_records_every_configuration_and_prints_its_tables(benchmark_result: Recorded) -> None:
+    assert benchmark_result.bench["faults"] == {}
+    assert {*benchmark_result.bench["results"]} == {PLAIN, SEALED, AGAIN, DIRECT, CAPPED, CAPPED_BASELINE}
+    assert "| tiny | 3 | - |" in benchmark_result.printed
+    assert "no run was inside a TEE" in benchmark_result.printed
 
 
-def test_every_file_that_the_collector_writes_is_read(recorded: Recorded) -> None:
-    files = recorded.rows("bronze.source_files", SEALED).select("file_name", "outcome").rows()
+def test_every_file_that_the_collector_writes_is_read(benchmark_result: Recorded) -> None:
+    files = benchmark_result.rows("bronze.source_files", SEALED).select("file_name", "outcome").rows()
     names = {f"steps-r{rank}.csv" for rank in range(3)} | {f"{SEALED}-r{rank}.json.gz" for rank in range(3)}
     assert {name for name, _ in files} >= names
     assert {outcome for _, outcome in files} == {"kept"}
 
 
-def test_steps_without_the_profiler_are_compared_by_the_loops_own_clock(recorded: Recorded) -> None:
-    (overhead,) = recorded.rows("gold.throughput_overhead", SEALED).to_dicts()
+def test_steps_without_the_profiler_are_compared_by_the_loops_own_clock(benchmark_result: Recorded) -> None:
+    (overhead,) = benchmark_result.rows("gold.throughput_overhead", SEALED).to_dicts()
     assert (overhead["period"], overhead["periods_count"], overhead["compared_by"]) == ("step", 2, "duration")
-    phases = recorded.rows("bronze.training_log", SEALED).group_by("phase").len().sort("phase").rows()
+    phases = benchmark_result.rows("bronze.training_log", SEALED).group_by("phase").len().sort("phase").rows()
     assert phases == [("bare", 6), ("recorded", 9), ("settling", 3), ("warmup", 3)]
-    kept = recorded.rows("silver.throughput", SEALED).filter(~pl.col("is_warmup"))
+    kept = benchmark_result.rows("silver.throughput", SEALED).filter(~pl.col("is_warmup"))
     assert kept.group_by("rank").len().sort("rank").rows() == [(0, 2), (1, 2), (2, 2)]
 
 
-def test_backward_goes_on_while_the_ring_reduces_a_bucket(recorded: Recorded) -> None:
-    events = recorded.rows("bronze.trace_events", CAPPED).filter(pl.col("rank") == 0, pl.col("phase") == "X")
+def test_backward_goes_on_while_the_ring_reduces_a_bucket(benchmark_result: Recorded) -> None:
+    events = benchmark_result.rows("bronze.trace_events", CAPPED).filter(pl.col("rank") == 0, pl.col("phase") == "X")
     hooks = events.filter(pl.col("name").str.starts_with("tee::all_reduce#"))
     backward = events.filter(pl.col("name").str.starts_with("autograd::engine::evaluate_function"))
     assert set(hooks["thread_id"]).isdisjoint(backward["thread_id"])
@@ -93,15 +93,17 @@ def test_backward_goes_on_while_the_ring_reduces_a_bucket(recorded: Recorded) ->
     assert beside.height > 0, "no function of backward began while a bucket was on its way"
 
 
-def test_a_sealed_run_and_its_baseline_are_a_pair_that_knows_the_noise_of_its_repeats(recorded: Recorded) -> None:
-    (pair,) = recorded.rows("gold.pairs", SEALED).to_dicts()
+def test_a_sealed_run_and_its_baseline_are_a_pair_that_knows_the_noise_of_its_repeats(
+    benchmark_result: Recorded,
+) -> None:
+    (pair,) = benchmark_result.rows("gold.pairs", SEALED).to_dicts()
     assert (pair["baseline_run_id"], pair["paired_by"], pair["caveat"], pair["reason"]) == (
         PLAIN,
         "manifest",
         None,
         None,
     )
-    (overhead,) = recorded.rows("gold.step_overhead", SEALED).to_dicts()
+    (overhead,) = benchmark_result.rows("gold.step_overhead", SEALED).to_dicts()
     assert overhead["slowdown_ratio"] > 0
     assert (overhead["runs_count"], overhead["baseline_runs_count"]) == (1, 2)
     assert overhead["run_noise_fraction"] is not None
@@ -110,15 +112,15 @@ def test_a_sealed_run_and_its_baseline_are_a_pair_that_knows_the_noise_of_its_re
 
 @pytest.mark.parametrize(("run_id", "baseline"), [(DIRECT, PLAIN), (CAPPED, CAPPED_BASELINE)])
 def test_variants_pair_with_the_plain_ring_of_the_same_bucket_cap(
-    recorded: Recorded, run_id: str, baseline: str
+    benchmark_result: Recorded, run_id: str, baseline: str
 ) -> None:
-    (pair,) = recorded.rows("gold.pairs", run_id).to_dicts()
+    (pair,) = benchmark_result.rows("gold.pairs", run_id).to_dicts()
     assert (pair["baseline_run_id"], pair["caveat"]) == (baseline, None)
 
 
 @pytest.mark.parametrize("run_id", [SEALED, DIRECT, CAPPED])
-def test_every_hop_of_a_sealed_run_is_seen_sealed(recorded: Recorded, run_id: str) -> None:
-    found = recorded.rows("silver.crossings", run_id)
+def test_every_hop_of_a_sealed_run_is_seen_sealed(benchmark_result: Recorded, run_id: str) -> None:
+    found = benchmark_result.rows("silver.crossings", run_id)
     hops = found.filter(found["path"] == "hook")
     assert len(hops) > 0
     assert hops["violation"].drop_nulls().to_list() == []
@@ -127,30 +129,32 @@ def test_every_hop_of_a_sealed_run_is_seen_sealed(recorded: Recorded, run_id: st
     assert hops["sealed_message_count"].to_list() == hops["message_count"].to_list()
     assert min(hops["seal_ns"]) > 0
     assert min(hops["open_ns"]) > 0
-    (said,) = recorded.rows("silver.runs", run_id).to_dicts()
+    (said,) = benchmark_result.rows("silver.runs", run_id).to_dicts()
     assert (said["agreement"], said["contradictions"], said["conflicts"]) == ("agrees", None, None)
 
 
 @pytest.mark.parametrize("run_id", [PLAIN, SEALED, DIRECT, CAPPED])
-def test_all_ranks_together_send_each_bucket_around_however_it_is_cut(recorded: Recorded, run_id: str) -> None:
+def test_all_ranks_together_send_each_bucket_around_however_it_is_cut(benchmark_result: Recorded, run_id: str) -> None:
     """Four thirds of the bucket a rank, by the hops' own sizes."""
-    found = recorded.rows("silver.crossings", run_id)
+    found = benchmark_result.rows("silver.crossings", run_id)
     hops = found.filter(found["path"] == "hook")
     assert 3 * hops["payload_bytes"].sum() == 4 * hops["buffer_bytes"].sum()
     assert set(hops["size_evidence"]) == {"measured"}
 
 
-def test_the_plain_baseline_seals_nothing(recorded: Recorded) -> None:
-    found = recorded.rows("silver.crossings", PLAIN)
+def test_the_plain_baseline_seals_nothing(benchmark_result: Recorded) -> None:
+    found = benchmark_result.rows("silver.crossings", PLAIN)
     assert set(found.filter(found["path"] == "hook")["sealed_by"]) == {"none"}
-    assert recorded.rows("gold.time_breakdown", PLAIN)["crypto_whole_ns"].sum() == 0
+    assert benchmark_result.rows("gold.time_breakdown", PLAIN)["crypto_whole_ns"].sum() == 0
 
 
-def test_the_plain_ring_records_a_copy_wherever_the_sealed_one_seals_or_opens_to_its_place(recorded: Recorded) -> None:
+def test_the_plain_ring_records_a_copy_wherever_the_sealed_one_seals_or_opens_to_its_place(
+    benchmark_result: Recorded,
+) -> None:
     """A hop has the same spans in both modes; of what is opened, the plain ring adds the first half where it lies."""
     spans = {}
     for run_id in (PLAIN, SEALED):
-        events = recorded.rows("bronze.trace_events", run_id).filter(pl.col("phase") == "X")
+        events = benchmark_result.rows("bronze.trace_events", run_id).filter(pl.col("phase") == "X")
         named = events.with_columns(pl.col("name").str.extract("^tee::([a-z_]+)#").alias("span"))
         sized = named.with_columns(pl.col("name").str.extract("#([0-9]+)$").cast(pl.Int64).alias("bytes"))
         counted = sized.drop_nulls("span").group_by("span").agg(pl.len(), pl.col("bytes").sum())
@@ -163,14 +167,14 @@ def test_the_plain_ring_records_a_copy_wherever_the_sealed_one_seals_or_opens_to
     assert {"copy_out", "copy_in"}.isdisjoint(sealed)
 
 
-def test_the_time_that_sealing_took_is_in_the_breakdown_of_every_step(recorded: Recorded) -> None:
-    found = recorded.rows("gold.time_breakdown", SEALED)
+def test_the_time_that_sealing_took_is_in_the_breakdown_of_every_step(benchmark_result: Recorded) -> None:
+    found = benchmark_result.rows("gold.time_breakdown", SEALED)
     assert len(found) == 3 * 3
     assert min(found["crypto_whole_ns"]) > 0
 
 
-def test_the_manifest_says_what_recording_itself_cost(recorded: Recorded) -> None:
-    (said,) = recorded.rows("silver.runs", SEALED).to_dicts()
+def test_the_manifest_says_what_recording_itself_cost(benchmark_result: Recorded) -> None:
+    (said,) = benchmark_result.rows("silver.runs", SEALED).to_dicts()
     assert said["recording_slowdown_ratio"] > 0
     assert (said["model"], said["parameters_count"], said["world_size"]) == ("tiny", 1055754, 3)
     assert (said["regime"], said["backend"], said["bucket_cap_mib"]) == ("sw_per_hop_aesgcm", "gloo", 25.0)

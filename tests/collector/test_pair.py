@@ -49,7 +49,7 @@ class Killed:
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
+def killed_recorder(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     """The recorder is killed by its first run; a second process goes on with the plan alone."""
     home = tmp_path_factory.mktemp("pair")
     (home / "train.py").write_text(SCRIPT, "utf-8")
@@ -72,24 +72,29 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     return seen
 
 
-def test_a_recorder_that_is_killed_lands_nothing_half_written_and_its_trainer_ends_too(killed: Killed) -> None:
-    assert killed.status == -9
-    assert killed.landed_then == []
-    assert [attempt.state for attempt in killed.plan_then.slots[0].attempts] == ["started"]
-    assert killed.trainer_has_ended
+def test_a_recorder_that_is_killed_lands_nothing_half_written_and_its_trainer_ends_too(killed_recorder: Killed) -> None:
+    assert killed_recorder.status == -9
+    assert killed_recorder.landed_then == []
+    assert [attempt.state for attempt in killed_recorder.plan_then.slots[0].attempts] == ["started"]
+    assert killed_recorder.trainer_has_ended
 
 
-def test_the_run_that_was_interrupted_is_recorded_again_under_a_new_name(killed: Killed) -> None:
-    assert killed.runs() == ["line-baseline-again1", "line-baseline-retry1", "line-candidate", "line-candidate-again1"]
-    tried = [[(one.run_id, one.state) for one in slot.attempts] for slot in load_plan(killed.path).slots]
+def test_the_run_that_was_interrupted_is_recorded_again_under_a_new_name(killed_recorder: Killed) -> None:
+    assert killed_recorder.runs() == [
+        "line-baseline-again1",
+        "line-baseline-retry1",
+        "line-candidate",
+        "line-candidate-again1",
+    ]
+    tried = [[(one.run_id, one.state) for one in slot.attempts] for slot in load_plan(killed_recorder.path).slots]
     again = [("line-baseline", "interrupted"), ("line-baseline-retry1", "landed")]
     rest = [[(name, "landed")] for name in ("line-candidate", "line-candidate-again1", "line-baseline-again1")]
     assert tried == [again, *rest]
-    assert [path.name for path in killed.landing.iterdir() if path.name.startswith(".")] == []
+    assert [path.name for path in killed_recorder.landing.iterdir() if path.name.startswith(".")] == []
 
 
-def test_manifests_name_the_baseline_that_landed_and_tell_processes_apart(killed: Killed) -> None:
-    baseline, candidate = killed.claims("line-baseline-retry1"), killed.claims("line-candidate")
+def test_manifests_name_the_baseline_that_landed_and_tell_processes_apart(killed_recorder: Killed) -> None:
+    baseline, candidate = killed_recorder.claims("line-baseline-retry1"), killed_recorder.claims("line-candidate")
     assert candidate.claims["baseline"] == "line-baseline-retry1"
     assert "repeat_of" not in candidate.claims
     assert baseline.claims.keys().isdisjoint({"baseline", "repeat_of"})
@@ -104,27 +109,32 @@ def test_manifests_name_the_baseline_that_landed_and_tell_processes_apart(killed
     assert {one["bare_steps_count"] for one in said} == {8}
 
 
-def test_repeats_are_recorded_in_turn_without_a_trace_and_name_the_first_of_their_side(killed: Killed) -> None:
-    baseline, candidate = killed.claims("line-baseline-again1"), killed.claims("line-candidate-again1")
+def test_repeats_are_recorded_in_turn_without_a_trace_and_name_the_first_of_their_side(killed_recorder: Killed) -> None:
+    baseline, candidate = (
+        killed_recorder.claims("line-baseline-again1"),
+        killed_recorder.claims("line-candidate-again1"),
+    )
     assert (baseline.claims["repeat_of"], baseline.claims.get("baseline")) == ("line-baseline-retry1", None)
     assert (candidate.claims["repeat_of"], candidate.claims["baseline"]) == ("line-candidate", "line-baseline-retry1")
-    began = [said.extra["process_started_at"] for said in (killed.claims("line-candidate"), candidate, baseline)]
+    began = [
+        said.extra["process_started_at"] for said in (killed_recorder.claims("line-candidate"), candidate, baseline)
+    ]
     assert began == sorted({*began})
     for run_id, has_trace in {"line-candidate": True, "line-candidate-again1": False}.items():
-        names = {path.name for path in (killed.landing / run_id).iterdir()}
+        names = {path.name for path in (killed_recorder.landing / run_id).iterdir()}
         assert names == {"run.toml", "steps-r0.csv"} | ({f"{run_id}-r0.json.gz"} if has_trace else set())
-    phases = (killed.landing / "line-candidate-again1" / "steps-r0.csv").read_text("utf-8")
+    phases = (killed_recorder.landing / "line-candidate-again1" / "steps-r0.csv").read_text("utf-8")
     assert (phases.count(",warmup,"), phases.count(",bare,"), phases.count("\n")) == (1, 11, 13)
 
 
-def _resume(killed: Killed, home: Path, state: str, *, has_landed: bool) -> PairPlan:
+def _resume(killed_recorder: Killed, home: Path, state: str, *, has_landed: bool) -> PairPlan:
     """The plan as it would be after a kill at this boundary, resumed."""
-    plan = load_plan(killed.path)
+    plan = load_plan(killed_recorder.path)
     attempt = plan.slots[1].attempts[0]
     landing = home / "landing"
     landing.mkdir()
     if has_landed:
-        (landing / attempt.run_id).symlink_to(killed.landing / attempt.run_id)
+        (landing / attempt.run_id).symlink_to(killed_recorder.landing / attempt.run_id)
     (landing / f".{attempt.run_id}.0123abcd.partial").mkdir()
     (landing / ".line-candidate.other.0123abcd.partial").mkdir()
     document: dict[str, Any] = plan.to_json()
@@ -136,14 +146,16 @@ def _resume(killed: Killed, home: Path, state: str, *, has_landed: bool) -> Pair
     return load_plan(home / "plan.json")
 
 
-def test_a_run_that_landed_just_before_the_kill_is_not_recorded_twice(killed: Killed, tmp_path: Path) -> None:
-    (attempt,) = _resume(killed, tmp_path, "started", has_landed=True).slots[1].attempts
+def test_a_run_that_landed_just_before_the_kill_is_not_recorded_twice(killed_recorder: Killed, tmp_path: Path) -> None:
+    (attempt,) = _resume(killed_recorder, tmp_path, "started", has_landed=True).slots[1].attempts
     assert (attempt.run_id, attempt.state) == ("line-candidate", "landed")
     assert attempt.step_s is not None
 
 
-def test_a_run_that_was_planned_and_never_started_is_recorded_under_a_new_name(killed: Killed, tmp_path: Path) -> None:
-    attempts = _resume(killed, tmp_path, "started", has_landed=False).slots[1].attempts
+def test_a_run_that_was_planned_and_never_started_is_recorded_under_a_new_name(
+    killed_recorder: Killed, tmp_path: Path
+) -> None:
+    attempts = _resume(killed_recorder, tmp_path, "started", has_landed=False).slots[1].attempts
     assert [(one.run_id, one.state) for one in attempts] == [
         ("line-candidate", "interrupted"),
         ("line-candidate-retry1", "landed"),
@@ -152,13 +164,19 @@ def test_a_run_that_was_planned_and_never_started_is_recorded_under_a_new_name(k
     assert left == {".line-candidate.other.0123abcd.partial", "line-candidate-retry1"}
 
 
-def test_a_plan_that_is_done_stays_as_it_is(killed: Killed, tmp_path: Path) -> None:
-    (attempt,) = _resume(killed, tmp_path, "landed", has_landed=True).slots[1].attempts
+def test_a_plan_that_is_done_stays_as_it_is(killed_recorder: Killed, tmp_path: Path) -> None:
+    (attempt,) = _resume(killed_recorder, tmp_path, "landed", has_landed=True).slots[1].attempts
     assert attempt.state == "landed"
 
 
-def test_the_product_reads_and_pairs_what_was_recorded(killed: Killed, tmp_path: Path) -> None:
-    words = [sys.executable, "-c", "from pipelines.cli.main import main; main()", "--landing", str(killed.landing)]
+def test_the_product_reads_and_pairs_what_was_recorded(killed_recorder: Killed, tmp_path: Path) -> None:
+    words = [
+        sys.executable,
+        "-c",
+        "from pipelines.cli.main import main; main()",
+        "--landing",
+        str(killed_recorder.landing),
+    ]
     words += ["--lake", str(tmp_path / "lake")]
     done = subprocess.run([*words, "run"], cwd=ROOT, env=SETTINGS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -202,8 +220,8 @@ def test_each_boot_records_what_its_mode_allows_and_says_what_to_do_next(
     off = f"reboot into CC mode off and type python -m collector pair --plan {path} --side baseline"
     assert [lines[-1].partition(" Next: ")[2] for lines in said[:3]] == [on, on, off]
     assert said[3][-1].startswith("all 4 runs have landed")
-    recorded = [[line.partition(":")[0] for line in lines[:-1]] for lines in said]
-    assert recorded == [["x-off"], [], ["x-on", "x-on-again1"], ["x-off-again1"]]
+    names = [[line.partition(":")[0] for line in lines[:-1]] for lines in said]
+    assert names == [["x-off"], [], ["x-on", "x-on-again1"], ["x-off-again1"]]
 
 
 def test_a_side_whose_mode_the_driver_denies_is_refused(tmp_path: Path, driver: Path) -> None:

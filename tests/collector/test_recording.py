@@ -61,7 +61,7 @@ class Looped:
 
 
 @pytest.fixture(scope="module")
-def looped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Looped]:
+def finished_loops(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Looped]:
     """Loops that end in every way, all at once: most of their time is the import of torch."""
     settings = {**os.environ, "PYTHONPATH": str(ROOT)}
     started = {}
@@ -98,9 +98,9 @@ def _visible(landing: Path) -> list[str]:
 
 
 def test_a_recording_holds_trace_step_times_and_a_manifest_that_the_pipeline_accepts(
-    looped: dict[str, Looped],
+    finished_loops: dict[str, Looped],
 ) -> None:
-    done = looped["well"]
+    done = finished_loops["well"]
     assert done.status == 0, done.said
     folder = done.landing / "run-1"
     assert {path.name for path in folder.iterdir()} == {"run.toml", "run-1-r0.json.gz", "steps-r0.csv"}
@@ -121,8 +121,8 @@ def test_a_recording_holds_trace_step_times_and_a_manifest_that_the_pipeline_acc
     ]
 
 
-def test_a_script_is_recorded_without_a_change_to_it(looped: dict[str, Looped]) -> None:
-    done = looped["script"]
+def test_a_script_is_recorded_without_a_change_to_it(finished_loops: dict[str, Looped]) -> None:
+    done = finished_loops["script"]
     assert done.status == 0, done.said
     folder = done.landing / "run-1"
     assert {path.name for path in folder.iterdir()} == {"run.toml", "run-1-r0.json.gz", "steps-r0.csv"}
@@ -132,8 +132,10 @@ def test_a_script_is_recorded_without_a_change_to_it(looped: dict[str, Looped]) 
 
 
 @pytest.mark.parametrize("ending", MIDDLES)
-def test_a_loop_that_ends_in_the_middle_lands_nothing_and_says_why(looped: dict[str, Looped], ending: str) -> None:
-    done = looped[ending]
+def test_a_loop_that_ends_in_the_middle_lands_nothing_and_says_why(
+    finished_loops: dict[str, Looped], ending: str
+) -> None:
+    done = finished_loops[ending]
     assert done.status != 0
     assert _visible(done.landing) == []
     assert MIDDLES[ending] in done.said

@@ -14,7 +14,7 @@ from collector.errors import RingBroken
 from collector.frames import LINK, Place
 from collector.links import Chains
 from collector.rotation import Keys, Rotation, Work, parts_of
-from collector.shared_memory import SharedLink, SharedRoom
+from collector.shared_memory import SharedBuffer, SharedLink
 from collector.staging import InPlace
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ KEYS = [bytes([number]) * 32 for number in range(2)]
 class Meddled(SharedLink):
     """A link whose memory somebody reads when the second message is taken and changes before the third."""
 
-    meddle: Callable[[SharedRoom, bytes], None] | None = None
+    meddle: Callable[[SharedBuffer, bytes], None] | None = None
     seen = 0
     earlier = b""
 
@@ -58,10 +58,10 @@ def place(sequence: int, length: int) -> Place:
 
 def with_room(links: tuple[SharedLink, SharedLink], slot_bytes: int, count: int) -> None:
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda link: link.make_room(slot_bytes, count, 1), links))
+        list(pool.map(lambda link: link.reserve(slot_bytes, count, 1), links))
 
 
-def reduced(links: tuple[SharedLink, SharedLink], rounds: int = 4) -> list[list[float] | str]:
+def reduce_over(links: tuple[SharedLink, SharedLink], rounds: int = 4) -> list[list[float] | str]:
     """Two ranks reduce over the links; what each has in the end, or was told."""
 
     def one(rank: int) -> list[float] | str:
@@ -102,38 +102,38 @@ def test_a_sender_waits_for_a_free_slot_and_says_for_whom(links: tuple[Meddled, 
     for number in range(3):
         links[0].send(place(number, 4), memoryview(bytearray(4)))
     with pytest.raises(RingBroken, match="waited 2 s for rank 1 to take what it was sent"):
-        links[0].room(4)
+        links[0].next_slot(4)
 
 
 def test_untouched_memory_gives_the_mean(links: tuple[Meddled, Meddled]) -> None:
-    assert reduced(links) == [[0.5], [0.5]]
+    assert reduce_over(links) == [[0.5], [0.5]]
 
 
 @pytest.mark.parametrize("offset", [64, 100, 64 + 200 + 15], ids=["first byte", "middle", "tag"])
 def test_one_bit_changed_in_shared_memory_ends_both_ranks(links: tuple[Meddled, Meddled], offset: int) -> None:
-    def meddle(room: SharedRoom, _: bytes) -> None:
-        room.memory[offset] ^= 1
+    def meddle(buffer: SharedBuffer, _: bytes) -> None:
+        buffer.memory[offset] ^= 1
 
     links[1].meddle = meddle
-    for answer in reduced(links):
+    for answer in reduce_over(links):
         assert "does not authenticate: it was changed on its way" in answer
 
 
 def test_an_older_message_in_the_place_of_the_one_that_is_due_ends_both_ranks(links: tuple[Meddled, Meddled]) -> None:
-    def replay(room: SharedRoom, earlier: bytes) -> None:
-        room.memory[:] = earlier
+    def replay(buffer: SharedBuffer, earlier: bytes) -> None:
+        buffer.memory[:] = earlier
 
     links[1].meddle = replay
-    for answer in reduced(links):
+    for answer in reduce_over(links):
         assert "a message was replayed, reordered, dropped or spliced" in answer
 
 
 def test_an_older_message_under_the_header_that_is_due_ends_both_ranks(links: tuple[Meddled, Meddled]) -> None:
-    def splice(room: SharedRoom, earlier: bytes) -> None:
-        room.memory[64:] = earlier[64:]
+    def splice(buffer: SharedBuffer, earlier: bytes) -> None:
+        buffer.memory[64:] = earlier[64:]
 
     links[1].meddle = splice
-    for answer in reduced(links):
+    for answer in reduce_over(links):
         assert "does not authenticate" in answer
 
 
@@ -159,5 +159,5 @@ def test_memory_that_its_maker_could_take_away_again_is_refused() -> None:
     memory = os.memfd_create("test")
     os.ftruncate(memory, 4096)
     with pytest.raises(RingBroken, match="offered memory that is not the 4096 bytes it should be, for good"):
-        SharedRoom.over((memory, -1, -1), 1, 4096)
+        SharedBuffer.over((memory, -1, -1), 1, 4096)
     os.close(memory)

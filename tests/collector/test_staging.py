@@ -48,20 +48,20 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Remembering:
     return found
 
 
-def staged(stream: Any, bucket: torch.Tensor, *, parts_apart: bool) -> Pinned:
+def stage_bucket(stream: Any, bucket: torch.Tensor, *, parts_apart: bool) -> Pinned:
     host = torch.zeros_like(bucket)
     ready: Any = "ready"
     return Pinned(bucket, ready, stream, host, parts_of(len(bucket), 3), first=1, parts_apart=parts_apart)
 
 
 def test_a_whole_bucket_is_waited_for_before_anything_reads_it(stream: Remembering) -> None:
-    found = staged(stream, torch.arange(7.0), parts_apart=False)
+    found = stage_bucket(stream, torch.arange(7.0), parts_apart=False)
     assert stream.asked == ["wait for ready", "mark 1", "until 1"]
     assert found.host.tolist() == list(range(7))
 
 
 def test_parts_come_in_the_order_in_which_the_ring_needs_them_and_each_is_waited_for_once(stream: Remembering) -> None:
-    found = staged(stream, torch.arange(7.0), parts_apart=True)
+    found = stage_bucket(stream, torch.arange(7.0), parts_apart=True)
     assert stream.asked == ["wait for ready", "mark 1", "mark 2", "mark 3"]
     for part in (1, 0, 2, 1):
         found.need(part)
@@ -72,7 +72,7 @@ def test_parts_come_in_the_order_in_which_the_ring_needs_them_and_each_is_waited
 @pytest.mark.parametrize("parts_apart", [False, True])
 def test_what_the_ring_gives_is_on_the_device_when_it_is_finished(stream: Remembering, parts_apart: bool) -> None:
     bucket = torch.arange(7.0)
-    found = staged(stream, bucket, parts_apart=parts_apart)
+    found = stage_bucket(stream, bucket, parts_apart=parts_apart)
     found.host.mul_(10)
     for part in range(3):
         found.give(part)

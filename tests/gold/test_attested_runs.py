@@ -8,7 +8,7 @@ import pytest
 
 from gold import attested_runs
 from silver import runs
-from tests.support.gold_rows import answered
+from tests.support.gold_rows import measure_rows
 from tests.support.silver_rows import rows_of
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ VERDICTS = {
 
 @pytest.mark.parametrize(("verdict", "row"), VERDICTS.items(), ids=range(len(VERDICTS)))
 def test_a_verdict_is_a_sentence(engine: Bench, verdict: str, row: dict[str, Any]) -> None:
-    assert answered(engine, attested_runs, runs=[row])["verdict"].to_list() == [verdict]
+    assert measure_rows(engine, attested_runs, runs=[row])["verdict"].to_list() == [verdict]
 
 
 def test_what_was_claimed_and_found_is_kept(engine: Bench) -> None:
     row = {"cc_mode": "on", "is_shipped_mode": True, "conflicts": "world_size: 2 or 4", "found_violations_count": 3}
-    (found,) = answered(engine, attested_runs, runs=[run(**row)]).to_dicts()
+    (found,) = measure_rows(engine, attested_runs, runs=[run(**row)]).to_dicts()
     assert {name: found[name] for name in row} == row
 
 
@@ -84,18 +84,18 @@ def test_what_was_claimed_and_found_is_kept(engine: Bench) -> None:
     ids=["agrees", "unproven", "blind", "claims nothing"],
 )
 def test_what_is_unproven_says_why(engine: Bench, row: dict[str, Any], evidence: str, reason: str | None) -> None:
-    assert answered(engine, attested_runs, runs=[row]).select("evidence", "reason").rows() == [(evidence, reason)]
+    assert measure_rows(engine, attested_runs, runs=[row]).select("evidence", "reason").rows() == [(evidence, reason)]
 
 
 def test_no_run_is_attested_before_attestations_can_be_read(engine: Bench) -> None:
-    assert answered(engine, attested_runs, runs=[run(agreement="agrees")])["has_attestation"].to_list() == [False]
+    assert measure_rows(engine, attested_runs, runs=[run(agreement="agrees")])["has_attestation"].to_list() == [False]
 
 
 @pytest.mark.parametrize(
     "standing", [None, "forged", "refused", "failed", "signature_only", "stale", "unbound", "unverified"]
 )
 def test_only_an_attested_run_has_an_attestation(engine: Bench, standing: str | None) -> None:
-    rows = answered(engine, attested_runs, runs=[run(agreement="agrees", attestation=standing)])
+    rows = measure_rows(engine, attested_runs, runs=[run(agreement="agrees", attestation=standing)])
     assert rows["has_attestation"].to_list() == [False]
     assert not rows["verdict"][0].endswith("; attested")
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 CALLED_DIFFERENT = {"slower", "faster"}
 
 
-def verdict_of(recorded: Lake, run_id: str) -> tuple[str, int, int]:
-    row = recorded.scan(step_overhead.TABLE, [run_id]).collect().row(0, named=True)
+def verdict_of(recorded_lake: Lake, run_id: str) -> tuple[str, int, int]:
+    row = recorded_lake.scan(step_overhead.TABLE, [run_id]).collect().row(0, named=True)
     return row["verdict_class"], row["runs_count"], row["baseline_runs_count"]
 
 
@@ -32,18 +32,18 @@ def verdict_of(recorded: Lake, run_id: str) -> tuple[str, int, int]:
         "resnet50-sealed-w4-pipelined",
     ],
 )
-def test_runs_that_seal_every_hop_are_slower_by_three_runs_per_side(recorded: Lake, run_id: str) -> None:
-    assert verdict_of(recorded, run_id) == ("slower", 3, 3)
+def test_runs_that_seal_every_hop_are_slower_by_three_runs_per_side(recorded_lake: Lake, run_id: str) -> None:
+    assert verdict_of(recorded_lake, run_id) == ("slower", 3, 3)
 
 
-def test_one_rank_that_has_nothing_to_seal_is_not_called_different(recorded: Lake) -> None:
-    verdict, *runs = verdict_of(recorded, "resnet50-sealed-w1")
+def test_one_rank_that_has_nothing_to_seal_is_not_called_different(recorded_lake: Lake) -> None:
+    verdict, *runs = verdict_of(recorded_lake, "resnet50-sealed-w1")
     assert verdict not in CALLED_DIFFERENT
     assert runs == [3, 3]
 
 
-def test_a_run_against_its_own_repeats_is_not_called_different(recorded: Lake) -> None:
-    rows = recorded.scan(step_times.TABLE).filter(
+def test_a_run_against_its_own_repeats_is_not_called_different(recorded_lake: Lake) -> None:
+    rows = recorded_lake.scan(step_times.TABLE).filter(
         pl.col("run_id").str.starts_with("resnet50-null-plain-w2"), pl.col("source") == "log"
     )
     values = rows.sort("run_id").collect()["step_ns"].to_list()

@@ -35,7 +35,7 @@ def ask(run: ForecastRun, model: RegimeModel | None = None, **change: str) -> Ou
     return predict_change(run, model or make_model(), change)
 
 
-def refused(run: ForecastRun, model: RegimeModel | None = None, **change: str) -> str:
+def find_refusal(run: ForecastRun, model: RegimeModel | None = None, **change: str) -> str:
     """Why a change is refused; nothing is predicted then."""
     found = ask(run, model, **change)
     assert (found.predicted_ns, found.low_ns, found.high_ns, found.level, found.method) == (None,) * 5
@@ -52,48 +52,50 @@ RINGY = make_pair("ringy", COST).candidate
 
 @pytest.mark.parametrize("name", ["pipelined", "direct"])
 def test_options_of_which_recordings_differ_are_refused(name: str) -> None:
-    assert refused(RINGY, None, **{name: "true"}) == f"recordings differ even in whether {name} helps"
+    assert find_refusal(RINGY, None, **{name: "true"}) == f"recordings differ even in whether {name} helps"
 
 
 def test_a_run_with_such_an_option_is_refused_whatever_is_changed() -> None:
     pair = make_pair("ringy", COST, ring_pipelined="true")
     told = "the run is pipelined, and recordings differ in what that does"
-    assert refused(pair.candidate, make_model(pair), accumulate="2") == told
+    assert find_refusal(pair.candidate, make_model(pair), accumulate="2") == told
 
 
 def test_another_number_of_gpus_is_refused() -> None:
     told = "no recording in the lake shows how a step changes with the number of GPUs"
-    assert refused(PLAIN, regime=SEALED, world_size="8") == told
+    assert find_refusal(PLAIN, regime=SEALED, world_size="8") == told
 
 
 @pytest.mark.parametrize("name", ["pinned", "cuda_graphs"])
 def test_what_no_pair_differs_in_is_refused(name: str) -> None:
-    assert refused(RINGY, None, **{name: "true"}) == f"the lake has no pair of this machine that differs in {name}"
+    assert find_refusal(RINGY, None, **{name: "true"}) == f"the lake has no pair of this machine that differs in {name}"
 
 
 def test_chains_without_a_pair_are_refused() -> None:
-    assert refused(RINGY, chains="4") == "no pair shows what chains=4 does on this machine; known are 1"
+    assert find_refusal(RINGY, chains="4") == "no pair shows what chains=4 does on this machine; known are 1"
 
 
 def test_a_machine_without_pairs_is_refused() -> None:
     elsewhere = make_run("x", steps=PLAIN.steps, gpu="B200")
-    assert refused(elsewhere, regime=SEALED) == (f"the lake has no traced pair of {SEALED} on the machine of this run")
+    assert find_refusal(elsewhere, regime=SEALED) == (
+        f"the lake has no traced pair of {SEALED} on the machine of this run"
+    )
 
 
 def test_a_sealed_run_without_a_traced_baseline_is_refused() -> None:
     told = "no traced baseline of it is in the lake, and sealing hides when gradients were ready"
-    assert refused(make_run("alone", SEALED), accumulate="2") == told
+    assert find_refusal(make_run("alone", SEALED), accumulate="2") == told
     untraced = replace(make_pair("ringy", COST, "untraced"), traced=())
-    assert refused(untraced.candidate, make_model(*make_pairs(), untraced), accumulate="2") == told
+    assert find_refusal(untraced.candidate, make_model(*make_pairs(), untraced), accumulate="2") == told
 
 
 def test_a_plain_run_without_a_trace_is_refused() -> None:
-    assert refused(replace(PLAIN, steps=()), regime=SEALED) == "no trace of it shows when its gradients were ready"
+    assert find_refusal(replace(PLAIN, steps=()), regime=SEALED) == "no trace of it shows when its gradients were ready"
 
 
 def test_a_recording_that_slowed_the_step_too_much_is_refused() -> None:
     told = "recording slowed its steps 1.51 times: the trace says too little of a bare step"
-    assert refused(replace(PLAIN, burden=1.51), regime=SEALED) == told
+    assert find_refusal(replace(PLAIN, burden=1.51), regime=SEALED) == told
     assert ask(replace(PLAIN, burden=1.5), regime=SEALED).refusal is None
 
 
@@ -101,12 +103,12 @@ def test_another_batch_size_needs_two_that_are_known() -> None:
     told = "the lake has no two batch sizes of this model without a TEE on this machine"
     others = (make_run("other-model", model="x", batch_size=64), make_run("other-gpu", gpu="B200", batch_size=64))
     model = make_model(off_runs=(PLAIN, replace(PLAIN, run_id="again", step_ns=99.0 * MS), *others))
-    assert refused(PLAIN, model, batch_size="64") == told
+    assert find_refusal(PLAIN, model, batch_size="64") == told
 
 
 def test_another_cap_of_a_run_that_does_not_say_its_own_is_refused() -> None:
     run = make_run("x", steps=PLAIN.steps, bucket_cap_mib=None)
-    assert refused(run, regime=SEALED, bucket_cap_mib="5") == "the run does not say its bucket cap"
+    assert find_refusal(run, regime=SEALED, bucket_cap_mib="5") == "the run does not say its bucket cap"
 
 
 def test_a_run_without_a_step_is_refused() -> None:
@@ -116,16 +118,16 @@ def test_a_run_without_a_step_is_refused() -> None:
 
 def test_one_gpu_with_another_change_is_refused() -> None:
     told = "the lake has no pair on one GPU that differs in accumulate, chains"
-    assert refused(make_run("x", world_size=1), regime="hopper_spt_cc", chains="2", accumulate="2") == told
+    assert find_refusal(make_run("x", world_size=1), regime="hopper_spt_cc", chains="2", accumulate="2") == told
 
 
 def test_one_gpu_under_a_regime_already_is_refused() -> None:
     told = f"it is a run under {SEALED} already: ask what a run without a TEE would take"
-    assert refused(make_run("x", SEALED, world_size=1), regime=SEALED) == told
+    assert find_refusal(make_run("x", SEALED, world_size=1), regime=SEALED) == told
 
 
 def test_one_gpu_without_a_batch_size_is_refused() -> None:
-    assert refused(make_run("x", world_size=1, batch_size=None), regime=SEALED) == "it does not say its batch size"
+    assert find_refusal(make_run("x", world_size=1, batch_size=None), regime=SEALED) == "it does not say its batch size"
 
 
 def test_where_nothing_tells_host_from_gpu_time_the_interval_holds_both() -> None:

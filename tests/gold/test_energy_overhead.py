@@ -33,7 +33,7 @@ def compare(ours: list[pa.Table], theirs: list[pa.Table]) -> dict[str, Any]:
     return dict(row)
 
 
-def joined(*tables: pa.Table) -> pa.Table:
+def join_tables(*tables: pa.Table) -> pa.Table:
     return pa.concat_tables(tables)
 
 
@@ -83,7 +83,7 @@ def test_too_few_readings_or_too_slow_a_sensor_is_no_verdict(fields: dict[str, i
 
 def test_devices_of_a_step_are_added_and_one_that_is_not_known_makes_it_unknown() -> None:
     other = energies(5, None, 7, device_id=1)
-    row = compare([joined(energies(10, 10, 10), other)], [energies(10, 10, 10)])
+    row = compare([join_tables(energies(10, 10, 10), other)], [energies(10, 10, 10)])
     assert (row["energy_j"], row["baseline_energy_j"], row["steps_count"]) == (16, 10, 2)
     assert (row["devices_count"], row["baseline_devices_count"]) == (2, 1)
     assert "not as many devices were sampled in both" in row["reason"]
@@ -96,8 +96,8 @@ def test_a_model_on_either_side_makes_the_answer_a_model_and_says_why() -> None:
 
 
 def test_warm_up_is_left_out_and_the_clock_that_knows_more_steps_is_taken() -> None:
-    baseline = joined(energies(9, 9, 9), energies(1, timed_by="profile"))
-    tee = joined(energies(900, is_warmup=True), energies(9, 9, 9).slice(1), energies(4, timed_by="profile"))
+    baseline = join_tables(energies(9, 9, 9), energies(1, timed_by="profile"))
+    tee = join_tables(energies(900, is_warmup=True), energies(9, 9, 9).slice(1), energies(4, timed_by="profile"))
     row = compare([tee], [baseline])
     assert (row["timed_by"], row["steps_count"], row["energy_ratio"]) == ("log", 2, 1.0)
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from gold import exposure
 from gold.exposure import AT_ONCE_NS
-from tests.support.gold_rows import answered
+from tests.support.gold_rows import measure_rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,8 +43,8 @@ def copy(direction: str, launch_us: int, duration_us: int) -> dict[str, Any]:
     return span("Memcpy", "gpu_copy", launch_us + 1, duration_us, **launched, kind="copy")
 
 
-def measured(engine: Bench, crossings: Rows, spans: Rows, **of_step: Any) -> pl.DataFrame:
-    return answered(engine, exposure, crossings=crossings, spans=spans, steps=[step(**of_step)])
+def measure_exposure(engine: Bench, crossings: Rows, spans: Rows, **of_step: Any) -> pl.DataFrame:
+    return measure_rows(engine, exposure, crossings=crossings, spans=spans, steps=[step(**of_step)])
 
 
 def test_waiting_for_other_ranks_is_taken_out_of_a_collectives_time(engine: Bench) -> None:
@@ -57,7 +57,7 @@ def test_waiting_for_other_ranks_is_taken_out_of_a_collectives_time(engine: Benc
         span("tee::recv#2048", "hook_receive", 1950, 40),  # after the hook
         span("tee::recv#2048", "hook_receive", 1200, 70, thread_id="another"),
     ]
-    found = measured(engine, [crossing(0, 1000, 900)], spans)
+    found = measure_exposure(engine, [crossing(0, 1000, 900)], spans)
     assert found.select("start_ns", "end_ns", "wait_ns", "ready_ns", "host_copy_ns", "copy_ns").rows() == [
         (1000 * US, 1900 * US, 400 * US, 1400 * US, 70 * US, 0)
     ]
@@ -70,7 +70,7 @@ def test_room_that_an_older_send_waited_for_is_no_copying(engine: Bench) -> None
         span("tee::wait_for_room", "hook_wait", 1150, 200),
         span("tee::send#2048", "hook_sized_transport", 1500, 30),
     ]
-    found = measured(engine, [crossing(0, 1000, 900)], spans)
+    found = measure_exposure(engine, [crossing(0, 1000, 900)], spans)
     assert found.select("wait_ns", "host_copy_ns").rows() == [(200 * US, 130 * US)]
 
 
@@ -83,7 +83,7 @@ def test_staging_waits_for_as_long_as_its_copy_does_not_explain(engine: Bench) -
         copy("gpu_to_host", 1950, 500),  # launched after the hook
         copy("gpu_to_gpu", 1020, 500),
     ]
-    found = measured(engine, [crossing(0, 1000, 900)], spans)
+    found = measure_exposure(engine, [crossing(0, 1000, 900)], spans)
     assert found.select("wait_ns", "copy_ns", "ready_ns").rows() == [(340 * US, 100 * US, 1340 * US)]
 
 
@@ -96,17 +96,17 @@ def test_staging_in_parts_waits_where_a_part_is_needed(engine: Bench) -> None:
         span("tee::d2h_wait", "hook_other", 1030, 300),
         span("tee::d2h_wait", "hook_other", 1500, 40),
     ]
-    assert measured(engine, [crossing(0, 1000, 900)], spans).select("wait_ns").rows() == [(300 * US,)]
+    assert measure_exposure(engine, [crossing(0, 1000, 900)], spans).select("wait_ns").rows() == [(300 * US,)]
 
 
 def test_a_copy_longer_than_its_staging_is_no_negative_wait(engine: Bench) -> None:
     spans = [hook(1000, 900), span("tee::d2h", "hook_other", 1010, 400), copy("gpu_to_host", 1020, 600)]
-    assert measured(engine, [crossing(0, 1000, 900)], spans).select("wait_ns").rows() == [(0,)]
+    assert measure_exposure(engine, [crossing(0, 1000, 900)], spans).select("wait_ns").rows() == [(0,)]
 
 
 def test_a_collective_waits_no_longer_than_it_lasts(engine: Bench) -> None:
     spans = [hook(1000, 900), span("tee::recv#1", "hook_receive", 1100, 2000)]
-    assert measured(engine, [crossing(0, 1000, 900)], spans).select("wait_ns", "ready_ns").rows() == [
+    assert measure_exposure(engine, [crossing(0, 1000, 900)], spans).select("wait_ns", "ready_ns").rows() == [
         (900 * US, 1900 * US)
     ]
 
@@ -115,7 +115,7 @@ def test_a_collective_that_follows_at_once_may_have_been_ready_earlier(engine: B
     soon, late = 1200 + AT_ONCE_NS // US - 1, 5000
     crossings = [crossing(0, 1000, 200), crossing(1, soon, 300), crossing(2, late, 300)]
     spans = [hook(1000, 200), hook(soon, 300), hook(late, 300)]
-    found = measured(engine, crossings, spans)
+    found = measure_exposure(engine, crossings, spans)
     assert found.select("collective_number", "is_ready_censored").rows() == [(1, False), (2, True), (3, False)]
     told = "it waited for the collective before it, so its data may have been ready earlier"
     assert [told in reason for reason in found["reason"]] == [False, True, False]
@@ -123,7 +123,7 @@ def test_a_collective_that_follows_at_once_may_have_been_ready_earlier(engine: B
 
 def test_a_collective_that_waited_for_its_data_was_not_ready_earlier(engine: Bench) -> None:
     spans = [hook(1000, 200), hook(1210, 900), span("tee::d2h", "hook_other", 1220, 500)]
-    found = measured(engine, [crossing(0, 1000, 200), crossing(1, 1210, 900)], spans)
+    found = measure_exposure(engine, [crossing(0, 1000, 200), crossing(1, 1210, 900)], spans)
     assert found.select("ready_ns", "is_ready_censored").rows() == [(1000 * US, False), (1710 * US, False)]
 
 
@@ -136,7 +136,7 @@ def test_collectives_are_numbered_by_their_start_in_each_step_and_rank(engine: B
         crossing(4, 11_000, 100, step_number=8),
     ]
     steps = [step(), step(rank=1), step(ts_ns=T0 + 10_000 * US, step_number=8)]
-    found = answered(engine, exposure, crossings=crossings, spans=[], steps=steps)
+    found = measure_rows(engine, exposure, crossings=crossings, spans=[], steps=steps)
     assert found.select("rank", "step_number", "collective_number", "ordinal", "start_ns").rows() == [
         (0, 7, 1, 1, 1000 * US),
         (0, 7, 2, 2, 3000 * US),
@@ -147,13 +147,13 @@ def test_collectives_are_numbered_by_their_start_in_each_step_and_rank(engine: B
 
 
 def test_only_the_last_collective_of_a_step_has_a_tail(engine: Bench) -> None:
-    found = measured(engine, [crossing(0, 1000, 200), crossing(1, 5000, 700)], [])
+    found = measure_exposure(engine, [crossing(0, 1000, 200), crossing(1, 5000, 700)], [])
     assert found.select("step_ns", "tail_ns").rows() == [(10_000 * US, None), (10_000 * US, 4300 * US)]
 
 
 def test_what_was_hidden_is_null_without_gpu_rows(engine: Bench) -> None:
     crossings = [crossing(0, 1000, 200, exposed_ns=50 * US), crossing(1, 5000, 700)]
-    found = measured(engine, crossings, [])
+    found = measure_exposure(engine, crossings, [])
     assert found.select("hidden_ns", "evidence", "reason").rows() == [
         (150 * US, "measured", None),
         (None, "measured", "no GPU rows were recorded, so what was hidden cannot be told"),
@@ -161,7 +161,7 @@ def test_what_was_hidden_is_null_without_gpu_rows(engine: Bench) -> None:
 
 
 def test_a_kernel_does_not_say_what_it_waited_for(engine: Bench) -> None:
-    found = measured(engine, [crossing(0, 1000, 200, path="nccl", exposed_ns=0)], [])
+    found = measure_exposure(engine, [crossing(0, 1000, 200, path="nccl", exposed_ns=0)], [])
     assert found.select("wait_ns", "ready_ns", "crypto_ns", "reason").rows() == [
         (None, 1000 * US, None, "a kernel does not say how much of it was waiting for other ranks")
     ]
@@ -169,13 +169,13 @@ def test_a_kernel_does_not_say_what_it_waited_for(engine: Bench) -> None:
 
 def test_sealing_and_opening_are_crypto_and_null_where_no_span_shows_them(engine: Bench) -> None:
     crossings = [crossing(0, 1000, 200, seal_ns=30, open_ns=12), crossing(1, 5000, 700)]
-    assert measured(engine, crossings, []).select("crypto_ns").rows() == [(42,), (None,)]
+    assert measure_exposure(engine, crossings, []).select("crypto_ns").rows() == [(42,), (None,)]
 
 
 def test_a_warmup_step_says_so(engine: Bench) -> None:
     steps = [step(is_warmup=True), step(ts_ns=T0 + 10_000 * US, step_number=8)]
     crossings = [crossing(0, 1000, 200), crossing(1, 11_000, 200, step_number=8)]
-    found = answered(engine, exposure, crossings=crossings, spans=[], steps=steps)
+    found = measure_rows(engine, exposure, crossings=crossings, spans=[], steps=steps)
     assert found.select("step_number", "is_warmup").rows() == [(7, True), (8, False)]
 
 
@@ -186,4 +186,4 @@ def test_copies_untimed_collectives_and_those_outside_of_steps_have_no_rows(engi
         crossing(2, 3000, 200, step_number=None),
         crossing(3, 3000, 200, step_number=8),
     ]
-    assert measured(engine, crossings, [hook(1000, 200)]).rows() == []
+    assert measure_exposure(engine, crossings, [hook(1000, 200)]).rows() == []

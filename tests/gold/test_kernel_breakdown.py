@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gold import kernel_breakdown
 from gold.percentiles import PERCENTILES, find_percentiles
 from lake.frames import divide_down
-from tests.support.gold_rows import answered
+from tests.support.gold_rows import measure_rows
 
 if TYPE_CHECKING:
     from tests.support.silver_rows import Bench
@@ -31,7 +31,7 @@ def nearest_rank(values: list[int], percent: int) -> int:
 
 
 def test_a_kernel_is_counted_and_summed_over_ranks(engine: Bench) -> None:
-    found = answered(
+    found = measure_rows(
         engine, kernel_breakdown, spans=[work("gemm", 10), work("gemm", 31, rank=1), work("relu", 41, rank=1)]
     )
     assert found.select("name", "kernels_count", "ranks_count", "total_ns", "mean_ns", "share_fraction").rows() == [
@@ -41,37 +41,37 @@ def test_a_kernel_is_counted_and_summed_over_ranks(engine: Bench) -> None:
 
 
 def test_percentiles_are_durations_that_occurred(engine: Bench) -> None:
-    found = answered(engine, kernel_breakdown, spans=[work("gemm", 7 * place) for place in range(1, 101)])
+    found = measure_rows(engine, kernel_breakdown, spans=[work("gemm", 7 * place) for place in range(1, 101)])
     assert found.select("p50_ns", "p95_ns", "p99_ns").rows() == [(350, 665, 693)]
 
 
 def test_the_same_name_of_two_kinds_is_two_rows(engine: Bench) -> None:
-    found = answered(engine, kernel_breakdown, spans=[work("x", 1), work("x", 2, kind="copy")])
+    found = measure_rows(engine, kernel_breakdown, spans=[work("x", 1), work("x", 2, kind="copy")])
     assert found.select("kind", "name", "total_ns").rows() == [("compute", "x", 1), ("copy", "x", 2)]
 
 
 def test_what_ran_on_the_host_is_left_out(engine: Bench) -> None:
     rows = [work("gemm", 10), work("aten::mm", 90, is_gpu=False, kind="host")]
-    assert answered(engine, kernel_breakdown, spans=rows).select("name", "share_fraction").rows() == [("gemm", 1.0)]
+    assert measure_rows(engine, kernel_breakdown, spans=rows).select("name", "share_fraction").rows() == [("gemm", 1.0)]
 
 
 def test_work_without_a_name_has_an_empty_one(engine: Bench) -> None:
-    assert answered(engine, kernel_breakdown, spans=[work(None, 10)]).select("name").rows() == [("",)]
+    assert measure_rows(engine, kernel_breakdown, spans=[work(None, 10)]).select("name").rows() == [("",)]
 
 
 def test_a_run_whose_gpu_was_not_seen_has_no_rows(engine: Bench) -> None:
-    assert answered(engine, kernel_breakdown, spans=[work("aten::mm", 90, is_gpu=False)]).rows() == []
+    assert measure_rows(engine, kernel_breakdown, spans=[work("aten::mm", 90, is_gpu=False)]).rows() == []
 
 
 def test_no_time_at_all_has_no_shares(engine: Bench) -> None:
-    found = answered(engine, kernel_breakdown, spans=[work("gemm", 0)])
+    found = measure_rows(engine, kernel_breakdown, spans=[work("gemm", 0)])
     assert found.select("total_ns", "share_fraction", "evidence", "reason").rows() == [
         (0, None, "measured", "all GPU work of the run lasted no time at all")
     ]
 
 
 def test_shares_are_of_the_run_that_the_work_is_in(engine: Bench) -> None:
-    found = answered(engine, kernel_breakdown, spans=[work("gemm", 10), work("gemm", 30, run_id="run-2")])
+    found = measure_rows(engine, kernel_breakdown, spans=[work("gemm", 10), work("gemm", 30, run_id="run-2")])
     assert found.select("run_id", "share_fraction").rows() == [("run-1", 1.0), ("run-2", 1.0)]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gold import operation_costs, operation_overhead
 from gold.pairs import Pair
 from tests.support.gold_rows import InSlices
-from tests.support.gold_rows import answered as answered_with
+from tests.support.gold_rows import measure_rows as answered_with
 from tests.support.silver_rows import RUN, rows_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _measure_costs(spans: Frame, steps: Frame) -> Frame:
     return operation_costs.measure(nw.concat(called), spans, steps, first)
 
 
-def answered(bench: Bench, answer: Costs, spans: list[dict[str, Any]], *steps: dict[str, Any]) -> pl.DataFrame:
+def measure_costs(bench: Bench, answer: Costs, spans: list[dict[str, Any]], *steps: dict[str, Any]) -> pl.DataFrame:
     return answered_with(bench, answer, spans=spans, steps=list(steps))
 
 
@@ -61,7 +61,7 @@ def copies(size: int | None, *durations: int, **fields: Any) -> list[dict[str, A
 
 
 def test_a_call_is_timed_without_its_first_and_its_median_lies_between_observed_bounds(engine: Bench) -> None:
-    rows = answered(engine, COSTS, calls("cudaLaunchKernel", 999, *range(101, 112)))
+    rows = measure_costs(engine, COSTS, calls("cudaLaunchKernel", 999, *range(101, 112)))
     columns = ("operation", "name", "direction", "operations_count", "median_ns", "median_low_ns", "median_high_ns")
     assert rows.select(columns).rows() == [
         ("call", "cudaLaunchKernel", "none", 11, 106, 101, 111),
@@ -79,7 +79,7 @@ def test_the_first_call_of_a_name_on_each_rank_moves_nothing_of_the_steady_state
         *calls("cudaMallocHost", 165, 6, rank=1),
         *calls("cudaHostAlloc", 70, rank=0),
     ]
-    rows = answered(engine, COSTS, [{**row, "ordinal": at} for at, row in enumerate(spans)])
+    rows = measure_costs(engine, COSTS, [{**row, "ordinal": at} for at, row in enumerate(spans)])
     assert rows.select("operation", "name", "operations_count", "total_ns").rows() == [
         ("call", "cudaMallocHost", 2, 11),
         ("first_call", "cudaHostAlloc", 1, 70),
@@ -94,7 +94,7 @@ def test_the_first_call_is_no_call_of_a_copy_either(engine: Bench) -> None:
         {**row, "launch_ts_ns": at + 1, "launch_duration_ns": (900, 70)[at], "correlation_id": 5 + at}
         for at, row in enumerate(copies(8, 10, 11))
     ]
-    rows = answered(engine, COSTS, [*made, *started])
+    rows = measure_costs(engine, COSTS, [*made, *started])
     assert rows.select("operation", "operations_count", "total_ns").rows() == [
         ("call", 1, 70),
         ("copy", 2, 21),
@@ -111,12 +111,12 @@ def test_the_total_of_a_step_is_that_of_steps_outside_warm_up(engine: Bench) -> 
         {**row, "step_number": number}
         for row, number in zip(calls("cudaLaunchKernel", *durations), numbers, strict=True)
     ]
-    rows = answered(engine, COSTS, spans, *steps)
+    rows = measure_costs(engine, COSTS, spans, *steps)
     assert rows.select("operation", "total_ns", "steps_count", "step_total_ns").rows() == [
         ("call", 175, 2, 12),
         ("first_call", 999, 2, 0),
     ]
-    without = answered(engine, COSTS, spans)
+    without = measure_costs(engine, COSTS, spans)
     assert set(without.select("steps_count", "step_total_ns").rows()) == {(0, None)}
 
 
@@ -127,7 +127,7 @@ def test_copies_are_told_apart_by_direction_memory_and_size(engine: Bench) -> No
         *copies(None, 5, memory="pageable"),
         *copies(1 << 30, 9, direction=None, memory=None),
     ]
-    rows = answered(engine, COSTS, [{**row, "ordinal": at} for at, row in enumerate(spans)])
+    rows = measure_costs(engine, COSTS, [{**row, "ordinal": at} for at, row in enumerate(spans)])
     columns = ("direction", "memory", "size_class", "operations_count", "median_ns", "payload_bytes")
     assert rows.select(columns).rows() == [
         ("host_to_gpu", "pageable", "unknown", 1, 5, None),
@@ -143,7 +143,7 @@ def test_the_call_of_a_copy_is_timed_apart_from_the_copy(engine: Bench) -> None:
     called = {"launch_ts_ns": 1, "launch_duration_ns": 70, "correlation_id": 5}
     graph = {"launch_ts_ns": 9, "launch_duration_ns": 90, "correlation_id": 6, "direction": "gpu_to_host"}
     spans = [*copies(8, 10, **called), *copies(8, 10, 11, **graph)]
-    rows = answered(engine, COSTS, [{**row, "ordinal": at} for at, row in enumerate(spans)])
+    rows = measure_costs(engine, COSTS, [{**row, "ordinal": at} for at, row in enumerate(spans)])
     assert rows.select("operation", "direction", "operations_count", "median_ns").rows() == [
         ("copy", "gpu_to_host", 2, 10),
         ("copy", "host_to_gpu", 1, 10),
@@ -152,7 +152,7 @@ def test_the_call_of_a_copy_is_timed_apart_from_the_copy(engine: Bench) -> None:
 
 
 def test_a_copy_call_under_cc_says_that_it_holds_queued_work(engine: Bench) -> None:
-    rows = answered(engine, COSTS, calls("cudaMemcpyAsync", *[5] * 11, has_queued_work=True))
+    rows = measure_costs(engine, COSTS, calls("cudaMemcpyAsync", *[5] * 11, has_queued_work=True))
     queued = "under CC such a call holds queued work: it is not the time of a copy"
     assert rows["reason"].to_list() == [queued, f"{queued}; fewer than 9 have no interval"]
 
@@ -231,7 +231,7 @@ def test_totals_of_a_step_have_an_overhead_of_their_own() -> None:
 def test_bounds_are_observed_lie_around_the_median_and_hold_enough(durations: list[int]) -> None:
     from lake.engines import engine as lake_engine
 
-    rows = answered(lake_engine("polars"), COSTS, copies(1, *durations))
+    rows = measure_costs(lake_engine("polars"), COSTS, copies(1, *durations))
     low, middle, high = rows.select("median_low_ns", "median_ns", "median_high_ns").row(0)
     assert low <= middle <= high
     assert {low, middle, high} <= set(durations)

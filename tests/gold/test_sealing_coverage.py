@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gold import sealing_coverage
 from gold.sealing_coverage import FATES
-from tests.support.gold_rows import answered
+from tests.support.gold_rows import measure_rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,7 +45,7 @@ def crossing(**fields: Any) -> dict[str, Any]:
     return {"wire_bytes": wire, **known}
 
 
-def claimed(**fields: Any) -> dict[str, Any]:
+def make_claimed_copy(**fields: Any) -> dict[str, Any]:
     """A copy of which the regime says that the driver sealed it."""
     known = {"boundary": "host_to_gpu", "regime": "hopper_ppcie", "sealed_by": "bounce_buffer"}
     unseen = {"seal_evidence": "modelled", "sealed_message_count": None, "seal_ns": None, "open_ns": None}
@@ -67,14 +67,14 @@ def unknown(**fields: Any) -> dict[str, Any]:
 JOB = {"world_size": 1, "ranks_count": 1}
 
 
-def found(
+def measure_coverage(
     engine: Bench,
     *crossings: dict[str, Any],
     budgets: tuple[dict[str, Any], ...] = (),
     job: dict[str, Any] = JOB,
 ) -> pl.DataFrame:
     rows = [{"ordinal": place, **row} for place, row in enumerate(crossings)]
-    return answered(engine, sealing_coverage, crossings=rows, nonce_budgets=list(budgets), runs=[job])
+    return measure_rows(engine, sealing_coverage, crossings=rows, nonce_budgets=list(budgets), runs=[job])
 
 
 def fates(answer: pl.DataFrame, what: str) -> list[tuple[int, ...]]:
@@ -82,7 +82,7 @@ def fates(answer: pl.DataFrame, what: str) -> list[tuple[int, ...]]:
 
 
 def test_what_was_recorded_as_sealed_is_covered_by_measurement(engine: Bench) -> None:
-    answer = found(engine, crossing(), crossing(message_count=3, sealed_message_count=3, payload_bytes=300))
+    answer = measure_coverage(engine, crossing(), crossing(message_count=3, sealed_message_count=3, payload_bytes=300))
     assert fates(answer, "message_count") == [(4, 4, 0, 0, 0, 0)]
     assert fates(answer, "bytes") == [(400, 400, 0, 0, 0, 0)]
     assert answer.select(*SHARES).rows() == [(1.0, 1.0, 1.0, 1.0)]
@@ -90,7 +90,7 @@ def test_what_was_recorded_as_sealed_is_covered_by_measurement(engine: Bench) ->
 
 
 def test_a_claim_is_covered_and_not_measured(engine: Bench) -> None:
-    answer = found(engine, claimed())
+    answer = measure_coverage(engine, make_claimed_copy())
     assert fates(answer, "bytes") == [(100, 0, 100, 0, 0, 0)]
     assert answer.select(*SHARES).rows() == [(0.0, 1.0, 0.0, 1.0)]
     assert answer.select("seal_ns", "open_ns", "evidence", "reason").rows() == [
@@ -99,29 +99,31 @@ def test_a_claim_is_covered_and_not_measured(engine: Bench) -> None:
 
 
 def test_plaintext_where_it_must_not_be_is_a_violation_and_uncovered(engine: Bench) -> None:
-    answer = found(engine, crossing(), plain(payload_bytes=300))
+    answer = measure_coverage(engine, crossing(), plain(payload_bytes=300))
     assert fates(answer, "bytes") == [(400, 100, 0, 0, 300, 0)]
     assert answer.select(*SHARES, "violations_count").rows() == [(0.5, 0.5, 0.25, 0.25, 1)]
 
 
 def test_a_part_that_was_sealed_splits_messages_and_bytes(engine: Bench) -> None:
-    answer = found(engine, crossing(message_count=4, sealed_message_count=3, payload_bytes=403, violation="Only 3."))
+    answer = measure_coverage(
+        engine, crossing(message_count=4, sealed_message_count=3, payload_bytes=403, violation="Only 3.")
+    )
     assert fates(answer, "message_count") == [(4, 3, 0, 0, 1, 0)]
     assert fates(answer, "bytes") == [(403, 302, 0, 0, 101, 0)]
 
 
 def test_more_seals_than_messages_cover_no_more_than_all(engine: Bench) -> None:
-    assert fates(found(engine, crossing(sealed_message_count=9)), "message_count") == [(1, 1, 0, 0, 0, 0)]
+    assert fates(measure_coverage(engine, crossing(sealed_message_count=9)), "message_count") == [(1, 1, 0, 0, 0, 0)]
 
 
 def test_what_nothing_shows_is_unknown(engine: Bench) -> None:
-    answer = found(engine, unknown())
+    answer = measure_coverage(engine, unknown())
     assert fates(answer, "message_count") == [(1, 0, 0, 0, 0, 1)]
     assert answer.select(*SHARES, "overhead_bytes", "evidence").rows() == [(0.0,) * 4 + (None, "unobservable")]
 
 
 def test_where_nothing_must_be_sealed_there_are_no_fractions(engine: Bench) -> None:
-    answer = found(engine, plain(must_seal=False, regime="cc_off", violation=None))
+    answer = measure_coverage(engine, plain(must_seal=False, regime="cc_off", violation=None))
     assert fates(answer, "bytes") == [(0, 0, 0, 0, 0, 0)]
     assert answer.select(*SHARES).rows() == [(None,) * 4]
     assert answer.select("evidence", "reason").rows() == [
@@ -130,7 +132,7 @@ def test_where_nothing_must_be_sealed_there_are_no_fractions(engine: Bench) -> N
 
 
 def test_without_a_regime_nothing_can_be_told(engine: Bench) -> None:
-    answer = found(engine, unknown(must_seal=None, regime=None))
+    answer = measure_coverage(engine, unknown(must_seal=None, regime=None))
     assert answer.select("promised_crossings_count", *SHARES, "evidence").rows() == [(0, *(None,) * 4, "unobservable")]
     assert answer["reason"][0].split("; ") == [
         "the run claims no regime, so nothing says what must be sealed",
@@ -141,25 +143,25 @@ def test_without_a_regime_nothing_can_be_told(engine: Bench) -> None:
 
 def test_a_crossing_of_unknown_size_is_counted_and_in_no_sum(engine: Bench) -> None:
     unsized = crossing(payload_bytes=None, wire_bytes=None, size_evidence="unobservable")
-    answer = found(engine, crossing(), unsized)
+    answer = measure_coverage(engine, crossing(), unsized)
     assert answer.select("promised_crossings_count", "unsized_crossings_count", "size_evidence").rows() == [
         (2, 1, "unobservable")
     ]
     assert fates(answer, "message_count") == [(1, 1, 0, 0, 0, 0)]
-    alone = found(engine, unsized)
+    alone = measure_coverage(engine, unsized)
     assert alone.select(*SHARES).rows() == [(None,) * 4]
     assert "the trace gives the size of no crossing that must be sealed" in alone["reason"][0]
 
 
 def test_empty_messages_have_no_fraction_of_bytes(engine: Bench) -> None:
-    answer = found(engine, crossing(payload_bytes=0))
+    answer = measure_coverage(engine, crossing(payload_bytes=0))
     assert answer.select("measured_messages_fraction", "measured_bytes_fraction", "reason").rows() == [
         (1.0, None, f"what must be sealed has no bytes; {NO_KEY}")
     ]
 
 
 def test_times_and_overhead_are_summed_where_they_are_known(engine: Bench) -> None:
-    answer = found(engine, crossing(), crossing(), unknown())
+    answer = measure_coverage(engine, crossing(), crossing(), unknown())
     assert answer.select("seal_ns", "open_ns", "overhead_bytes").rows() == [(14, 10, 56)]
 
 
@@ -168,7 +170,9 @@ def test_the_most_used_key_and_the_first_to_run_out_speak_for_the_run(engine: Be
         {"rank": 0, "key_scope": "a", "used_fraction": 0.5, "limit_step_number": 90, "limit_count": 1},
         {"rank": 1, "key_scope": "b", "used_fraction": 0.25, "limit_step_number": 80, "limit_count": 1},
     )
-    answer = found(engine, crossing(), plain(boundary="gpu_to_host", must_seal=False, violation=None), budgets=budgets)
+    answer = measure_coverage(
+        engine, crossing(), plain(boundary="gpu_to_host", must_seal=False, violation=None), budgets=budgets
+    )
     assert answer.select("boundary", "nonce_used_fraction", "nonce_limit_step_number").rows() == [
         ("gpu_to_gpu", 0.5, 80),
         ("gpu_to_host", 0.5, 80),
@@ -177,7 +181,7 @@ def test_the_most_used_key_and_the_first_to_run_out_speak_for_the_run(engine: Be
 
 def test_a_key_that_sealed_outside_of_steps_has_no_pace(engine: Bench) -> None:
     budget = {"rank": 0, "key_scope": "a", "used_fraction": 0.5, "limit_step_number": None, "limit_count": 1}
-    answer = found(engine, crossing(), budgets=(budget,))
+    answer = measure_coverage(engine, crossing(), budgets=(budget,))
     assert answer.select("nonce_used_fraction", "nonce_limit_step_number", "reason").rows() == [
         (0.5, None, "sealing fell into no step, so it has no pace")
     ]
@@ -185,16 +189,16 @@ def test_a_key_that_sealed_outside_of_steps_has_no_pace(engine: Bench) -> None:
 
 def test_sizes_are_as_sure_as_the_least_sure_of_what_must_be_sealed(engine: Bench) -> None:
     exempt = crossing(must_seal=False, size_evidence="unobservable")
-    assert found(engine, crossing(), exempt)["size_evidence"].to_list() == ["measured"]
-    assert found(engine, crossing(), exempt, crossing(size_evidence="modelled"))["size_evidence"].to_list() == [
-        "modelled"
-    ]
+    assert measure_coverage(engine, crossing(), exempt)["size_evidence"].to_list() == ["measured"]
+    assert measure_coverage(engine, crossing(), exempt, crossing(size_evidence="modelled"))[
+        "size_evidence"
+    ].to_list() == ["modelled"]
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------
 
 
-def belied(**fields: Any) -> dict[str, Any]:
+def make_impossible_seal(**fields: Any) -> dict[str, Any]:
     """A message with a seal that no processor could do."""
     known = {"sealed_by": None, "sealed_message_count": 0, "contradicted_message_count": 1, "violation": "Too fast."}
     return crossing(**{**known, **fields})
@@ -209,14 +213,14 @@ TWO = {"found_world_size": 2, "ranks_count": 2}
     [
         ([crossing()], JOB, "sealed", f"sealed: 1 of 1 {SEEN}"),
         (
-            [crossing(), belied(message_count=3, contradicted_message_count=2, payload_bytes=300)],
+            [crossing(), make_impossible_seal(message_count=3, contradicted_message_count=2, payload_bytes=300)],
             JOB,
             "contradicted",
             f"contradicted: 1 of 4 {SEEN}, 2 have a seal that no processor could do, 1 crossed in plaintext",
         ),
         ([crossing(), plain()], JOB, "plaintext", f"plaintext: 1 of 2 {SEEN}, 1 crossed in plaintext"),
         ([crossing(), unknown()], JOB, "unknown", f"unknown: 1 of 2 {SEEN}, 1 may be sealed or not"),
-        ([claimed()], JOB, "claimed", f"claimed: 0 of 1 {SEEN}, 1 are sealed by the regime's claim alone"),
+        ([make_claimed_copy()], JOB, "claimed", f"claimed: 0 of 1 {SEEN}, 1 are sealed by the regime's claim alone"),
         (
             [crossing()],
             {"world_size": 4, "ranks_count": 1},
@@ -253,12 +257,14 @@ TWO = {"found_world_size": 2, "ranks_count": 2}
 def test_the_gravest_finding_and_missing_ranks_are_the_verdict(
     engine: Bench, rows: list[dict[str, Any]], job: dict[str, Any], word: str, sentence: str
 ) -> None:
-    answer = found(engine, *rows, job=job)
+    answer = measure_coverage(engine, *rows, job=job)
     assert answer.select("verdict_class", "verdict").rows() == [(word, sentence)]
 
 
 def test_a_seal_that_cannot_be_true_is_a_fate_of_its_own(engine: Bench) -> None:
-    answer = found(engine, belied(message_count=4, contradicted_message_count=3, payload_bytes=403))
+    answer = measure_coverage(
+        engine, make_impossible_seal(message_count=4, contradicted_message_count=3, payload_bytes=403)
+    )
     assert fates(answer, "message_count") == [(4, 0, 0, 3, 1, 0)]
     assert fates(answer, "bytes") == [(403, 0, 0, 302, 101, 0)]
     assert answer.select(*SHARES).rows() == [(0.0,) * 4]
@@ -268,7 +274,7 @@ made = st.builds(
     lambda make, messages, sealed, swift, size: make(
         message_count=messages, sealed_message_count=sealed, contradicted_message_count=swift, payload_bytes=size
     ),
-    st.sampled_from([crossing, claimed, plain, unknown, belied]),
+    st.sampled_from([crossing, make_claimed_copy, plain, unknown, make_impossible_seal]),
     st.integers(1, 64),
     st.integers(0, 70),
     st.integers(0, 70),
@@ -279,7 +285,9 @@ made = st.builds(
 @given(st.lists(st.lists(made, min_size=1, max_size=10), min_size=1, max_size=20))
 @settings(max_examples=5)
 def test_every_promised_message_and_byte_has_one_fate(engine: Bench, runs: list[list[dict[str, Any]]]) -> None:
-    answer = found(engine, *({**row, "run_id": f"run-{place}"} for place, rows in enumerate(runs) for row in rows))
+    answer = measure_coverage(
+        engine, *({**row, "run_id": f"run-{place}"} for place, rows in enumerate(runs) for row in rows)
+    )
     for what in ("message_count", "bytes"):
         for promised, *parts in fates(answer, what):
             assert promised == sum(parts)

@@ -25,33 +25,35 @@ TABLES = {
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
-def test_the_answers_are_what_they_were(recorded: Lake, table: Table, snapshot: SnapshotAssertion) -> None:
-    text = as_text(table, recorded.scan(table).collect())
+def test_the_answers_are_what_they_were(recorded_lake: Lake, table: Table, snapshot: SnapshotAssertion) -> None:
+    text = as_text(table, recorded_lake.scan(table).collect())
     assert snapshot(extension_class=TableSnapshot) == text
 
 
-def test_a_column_that_vanishes_or_a_value_that_moves_is_seen_in_the_text(recorded: Lake) -> None:
+def test_a_column_that_vanishes_or_a_value_that_moves_is_seen_in_the_text(recorded_lake: Lake) -> None:
     table = steps.TABLE
-    rows = recorded.scan(table).collect()
+    rows = recorded_lake.scan(table).collect()
     moved = rows.with_columns(duration_ns=pl.col("duration_ns") + (pl.int_range(pl.len()) == 0))
     assert as_text(table, moved) != as_text(table, rows)
     with pytest.raises(pl.exceptions.ColumnNotFoundError):
         as_text(table, rows.drop("duration_ns"))
 
 
-def test_on_every_recording_the_parts_sum_to_the_step(recorded: Lake) -> None:
-    rows = recorded.scan(time_breakdown.TABLE).collect()
-    assert rows.height == recorded.scan(steps.TABLE).collect().height > 0
+def test_on_every_recording_the_parts_sum_to_the_step(recorded_lake: Lake) -> None:
+    rows = recorded_lake.scan(time_breakdown.TABLE).collect()
+    assert rows.height == recorded_lake.scan(steps.TABLE).collect().height > 0
     parts = rows.select(pl.sum_horizontal(f"{part}_ns" for part in PARTS)).to_series()
     assert parts.to_list() == rows["duration_ns"].to_list()
 
 
-def test_on_every_pair_the_parts_sum_to_the_overhead_of_the_mean_steps(recorded: Lake) -> None:
-    steps_of = recorded.scan(time_breakdown.TABLE).group_by("run_id")
+def test_on_every_pair_the_parts_sum_to_the_overhead_of_the_mean_steps(recorded_lake: Lake) -> None:
+    steps_of = recorded_lake.scan(time_breakdown.TABLE).group_by("run_id")
     times = steps_of.agg(total=pl.col("duration_ns").sum(), cells=pl.len())
     means = {row["run_id"]: row["total"] // row["cells"] for row in times.collect().to_dicts()}
     overheads = (
-        recorded.scan(overhead_breakdown.TABLE).group_by("run_id", "baseline_run_id").agg(pl.col("overhead_ns").sum())
+        recorded_lake.scan(overhead_breakdown.TABLE)
+        .group_by("run_id", "baseline_run_id")
+        .agg(pl.col("overhead_ns").sum())
     )
     found = overheads.sort("run_id").collect().to_dicts()
     assert [row["run_id"] for row in found] == [

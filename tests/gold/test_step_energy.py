@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gold import step_energy
 from lake.engines import engine as lake_engine
-from tests.support.gold_rows import answered
+from tests.support.gold_rows import measure_rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,7 +29,7 @@ def power(*points: tuple[float, float], **fields: Any) -> Rows:
         "quantity": "power",
         "unit": "W",
         "device_id": 0,
-        "ts_source": "told",
+        "ts_source": "stated",
         "source_sha256": "d",
     }
     known["evidence"] = "measured"
@@ -57,7 +57,7 @@ def epoch(begin_s: float, end_s: float, number: int = 1, **fields: Any) -> dict[
 
 
 def energies(bench: Bench, samples: Rows, *steps: dict[str, Any], logged: Rows | None = None) -> pl.DataFrame:
-    return answered(bench, step_energy, device_samples=samples, steps=list(steps), throughput=logged or [])
+    return measure_rows(bench, step_energy, device_samples=samples, steps=list(steps), throughput=logged or [])
 
 
 def test_the_energy_of_a_long_step_is_the_area_under_its_readings(engine: Bench) -> None:

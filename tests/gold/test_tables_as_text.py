@@ -24,7 +24,7 @@ TABLE = Table(
 )
 
 
-def written(used: float | None = 1.0, note: str | None = None, word: str = "w") -> str:
+def write_row(used: float | None = 1.0, note: str | None = None, word: str = "w") -> str:
     row = {"run_id": ["a"], "used_fraction": [used], "note": [note], "word": [word], "is_it": [True]}
     return as_text(TABLE, pl.DataFrame(row, TABLE.polars_schema))
 
@@ -43,19 +43,19 @@ def written(used: float | None = 1.0, note: str | None = None, word: str = "w") 
     ],
 )
 def test_six_digits_after_the_point_or_six_that_count(value: float | None, told: str) -> None:
-    assert written(used=value).splitlines()[2] == f"a,{told},,w,True"
+    assert write_row(used=value).splitlines()[2] == f"a,{told},,w,True"
 
 
 def test_null_and_the_empty_text_are_told_apart_where_both_may_be() -> None:
-    assert written(note=None) != written(note="")
-    assert written(note="", word="").splitlines()[2] == 'a,1.000000,"",,True'
+    assert write_row(note=None) != write_row(note="")
+    assert write_row(note="", word="").splitlines()[2] == 'a,1.000000,"",,True'
 
 
 @pytest.mark.parametrize(
     "hostile", ["a\nb", "a\r\nb", "a\u2028b", "a\x85b", "\\n", 'a "b", c', " a ", "a|b", "", "\x1c", "a,b", '"']
 )
 def test_every_row_is_one_line_and_comes_back_as_it_was_written(hostile: str) -> None:
-    told = written(note=hostile, word=hostile)
+    told = write_row(note=hostile, word=hostile)
     assert len(told.splitlines()) == 3
     table = parse_table(told)
     assert table is not None
@@ -67,4 +67,4 @@ def test_every_row_is_one_line_and_comes_back_as_it_was_written(hostile: str) ->
 
 
 def test_texts_that_differ_only_in_how_a_line_ends_are_told_apart() -> None:
-    assert len({written(note=note) for note in ("a\nb", "a\rb", "a\\nb", "a\r\nb", "a b")}) == 5
+    assert len({write_row(note=note) for note in ("a\nb", "a\rb", "a\\nb", "a\r\nb", "a b")}) == 5

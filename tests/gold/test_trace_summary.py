@@ -32,7 +32,7 @@ HTA_OTHER = {"copy", "set", "sync", "dma"}
 TL_COMM = {"nccl", "symmetric", "rccl", "custom"}
 
 
-def summed(
+def summarise(
     bench: Bench, *works: list[tuple[str, int, int]], cuts: tuple[int, ...] = (), **fields: Any
 ) -> list[dict[str, Any]]:
     """What the GPU work of each rank comes to."""
@@ -70,7 +70,7 @@ def summed(
 
 def test_both_peers_find_their_numbers(engine: Bench) -> None:
     work = [("gemm", 10, 10), ("nccl", 15, 10), ("copy", 30, 10), ("set", 35, 10), ("custom", 50, 5), ("gemm", 52, 1)]
-    (row,) = summed(engine, work)
+    (row,) = summarise(engine, work)
     assert row["gpu_events"] == 6
     assert (row["total_ns"], row["busy_ns"], row["idle_ns"]) == (45, 35, 10)
     assert (row["hta_compute_ns"], row["hta_comm_ns"], row["hta_overlap_ns"]) == (15, 10, 5)
@@ -81,7 +81,7 @@ def test_both_peers_find_their_numbers(engine: Bench) -> None:
 
 
 def test_a_rank_without_gpu_rows_has_no_number_and_a_reason(engine: Bench) -> None:
-    (row,) = summed(engine, [("gemm", 10, 10)], is_gpu=False)
+    (row,) = summarise(engine, [("gemm", 10, 10)], is_gpu=False)
     assert row["gpu_events"] == 0
     assert {name: row[name] for name in row if name.endswith("_ns")} == dict.fromkeys(
         name for name in row if name.endswith("_ns")
@@ -90,7 +90,7 @@ def test_a_rank_without_gpu_rows_has_no_number_and_a_reason(engine: Bench) -> No
 
 
 def test_work_of_no_length_is_seen_and_takes_no_time(engine: Bench) -> None:
-    (row,) = summed(engine, [("gemm", 10, 0)])
+    (row,) = summarise(engine, [("gemm", 10, 0)])
     assert (row["gpu_events"], row["total_ns"], row["busy_ns"], row["evidence"]) == (1, 0, 0, "measured")
 
 
@@ -100,7 +100,7 @@ GPU_WORK = st.lists(
 POLARS = lake_engine("polars")
 
 
-def covered(work: list[tuple[str, int, int]], *names: str) -> set[int]:
+def list_moments(work: list[tuple[str, int, int]], *names: str) -> set[int]:
     return {moment for what, at, length in work if what in names for moment in range(at, at + length)}
 
 
@@ -109,12 +109,12 @@ def covered(work: list[tuple[str, int, int]], *names: str) -> set[int]:
 def test_unions_equal_a_count_of_moments_however_time_is_sliced(
     works: list[list[tuple[str, int, int]]], cuts: list[int]
 ) -> None:
-    for row, work in zip(summed(POLARS, *works, cuts=tuple(cuts)), works, strict=True):
-        hta_comm = covered(work, "nccl")
-        hta_compute = covered(work, *(set(WORK) - {"nccl"} - HTA_OTHER))
-        tl_comm, tl_copy = covered(work, *TL_COMM), covered(work, "copy")
-        tl_compute = covered(work, *(set(WORK) - TL_COMM - {"copy"}))
-        assert row["busy_ns"] == len(covered(work, *WORK))
+    for row, work in zip(summarise(POLARS, *works, cuts=tuple(cuts)), works, strict=True):
+        hta_comm = list_moments(work, "nccl")
+        hta_compute = list_moments(work, *(set(WORK) - {"nccl"} - HTA_OTHER))
+        tl_comm, tl_copy = list_moments(work, *TL_COMM), list_moments(work, "copy")
+        tl_compute = list_moments(work, *(set(WORK) - TL_COMM - {"copy"}))
+        assert row["busy_ns"] == len(list_moments(work, *WORK))
         assert row["hta_compute_ns"] == len(hta_compute)
         assert row["hta_comm_ns"] == len(hta_comm)
         assert row["hta_overlap_ns"] == len(hta_comm & hta_compute)

@@ -67,7 +67,7 @@ class Comments:
 
 
 @contextmanager
-def served(comments: Comments) -> Iterator[None]:
+def serve(comments: Comments) -> Iterator[None]:
     class Handler(BaseHTTPRequestHandler):
         def handle_any(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
@@ -123,7 +123,7 @@ def post(comments: Comments, text: str, folder: Path, **other: str) -> tuple[int
 @pytest.fixture(params=["github", "gitlab"])
 def comments(request: pytest.FixtureRequest) -> Iterator[Comments]:
     found = Comments(request.param)
-    with served(found):
+    with serve(found):
         yield found
 
 

@@ -54,13 +54,13 @@ def declares_a_table(module: ast.Module) -> bool:
     )
 
 
-def declared() -> set[str]:
+def list_declared_modules() -> set[str]:
     """The modules of the tiers that declare a table."""
     return {f"{path.parent.name}.{path.stem}" for path in modules(*TIERS) if declares_a_table(tree(path))}
 
 
 def test_every_table_of_the_catalogue_has_its_module_and_every_module_its_place_in_the_catalogue() -> None:
-    assert declared() == set(TABLES)
+    assert list_declared_modules() == set(TABLES)
 
 
 @pytest.mark.parametrize("full_name", TABLES)

@@ -194,7 +194,7 @@ def test_an_entry_with_wrong_bytes_is_no_power_cut_and_stays_where_it_is_for_ver
 
 
 @pytest.fixture(scope="module")
-def checkpointed(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def checkpointed_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake whose log has a checkpoint and entries after it."""
     lake = Lake(Location.of(tmp_path_factory.mktemp("checkpointed")))
     for place in range(22):
@@ -205,9 +205,9 @@ def checkpointed(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("name", ["checkpoint", "hint"])
 def test_a_checkpoint_that_was_cut_is_set_aside_and_the_entries_before_it_are_read(
-    checkpointed: Lake, lake: Lake, cut: str, name: str
+    checkpointed_lake: Lake, lake: Lake, cut: str, name: str
 ) -> None:
-    shutil.copytree(checkpointed.place.directory, lake.place.directory)
+    shutil.copytree(checkpointed_lake.place.directory, lake.place.directory)
     (checkpoint,) = log_of(lake).glob("*.checkpoint.parquet")
     path = checkpoint if name == "checkpoint" else log_of(lake) / "_last_checkpoint"
     path.write_bytes(CUTS[cut](path.read_bytes()))

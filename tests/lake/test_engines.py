@@ -28,7 +28,7 @@ def share(*numbers: int) -> pa.Table:
 SHARES = [share(1, 2, 3, 4), share(), share(10, 12), share(-1, 7, 8)]
 
 
-def summed(events: Frame) -> Frame:
+def sum_events(events: Frame) -> Frame:
     """A plan that filters, leaves a column unread, and uses its input twice."""
     positive = events.filter(nw.col("number") > 1)
     counts = events.group_by("group").agg(rows=nw.len().cast(nw.Int64))
@@ -37,7 +37,7 @@ def summed(events: Frame) -> Frame:
 
 
 def test_one_plan_gives_of_each_share_what_it_gives_of_that_share_alone(engine: Engine) -> None:
-    found = [sorted(rows.to_pylist(), key=lambda row: row["group"]) for rows in engine.each(summed, iter(SHARES))]
+    found = [sorted(rows.to_pylist(), key=lambda row: row["group"]) for rows in engine.each(sum_events, iter(SHARES))]
     assert found == [
         [{"group": "even", "sum": 6, "rows": 2}, {"group": "odd", "sum": 3, "rows": 2}],
         [],
@@ -51,7 +51,7 @@ def test_polars_plans_once_for_all_shares_and_reads_none_before_its_turn() -> No
 
     def plan(events: Frame) -> Frame:
         planned.append(events)
-        return summed(events)
+        return sum_events(events)
 
     def shares() -> Iterator[pa.Table]:
         for number, rows in enumerate(SHARES):
@@ -68,14 +68,14 @@ def test_polars_plans_once_for_all_shares_and_reads_none_before_its_turn() -> No
 
 def test_a_share_of_other_columns_is_an_error_that_quotes_no_row() -> None:
     secret = pa.table({"number": ["a secret"], "group": ["even"], "unread": ["x"]})
-    found = PolarsEngine().each(summed, [SHARES[0], secret])
+    found = PolarsEngine().each(sum_events, [SHARES[0], secret])
     next(found)
     with pytest.raises(ContractBroken) as caught:
         next(found)
     assert "secret" not in str(caught.value)
 
 
-def nested(rows: Frame) -> Frame:
+def share_frames(rows: Frame) -> Frame:
     """A plan that shares a frame, and below it another."""
     below = compute_once(rows.with_columns(twice=nw.col("number") * 2))
     above = compute_once(below.filter(nw.col("number") > 1).join(below.select("number", other="group"), on="number"))
@@ -83,7 +83,7 @@ def nested(rows: Frame) -> Frame:
 
 
 def test_what_is_shared_is_the_same_rows_on_every_engine(engine: Engine) -> None:
-    found = engine.rows(nested(engine.wrap(share(1, 2, 3, 4)))).select(["number", "other", "twice", "most"])
+    found = engine.rows(share_frames(engine.wrap(share(1, 2, 3, 4)))).select(["number", "other", "twice", "most"])
     assert sorted(found.to_pylist(), key=lambda row: row["number"]) == [
         {"number": 2, "other": "even", "twice": 4, "most": 8},
         {"number": 3, "other": "odd", "twice": 6, "most": 6},
@@ -100,7 +100,7 @@ def test_polars_computes_what_is_shared_once_however_deep_it_lies(is_small: bool
         return rows
 
     source = pl.DataFrame(share(1, 2, 3, 4)).lazy().map_batches(noting)
-    PolarsEngine().rows(nested(nw.from_native(source)), is_small=is_small)
+    PolarsEngine().rows(share_frames(nw.from_native(source)), is_small=is_small)
     assert times == [4]
 
 

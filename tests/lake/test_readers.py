@@ -43,7 +43,7 @@ def read_table(
     return by_polars.sort(order)
 
 
-def expected(*run_ids: str) -> pl.DataFrame:
+def expect_rows(*run_ids: str) -> pl.DataFrame:
     frames = [pl.DataFrame(readings(run_id).to_pydict(), schema=READINGS.polars_schema) for run_id in run_ids]
     return pl.concat(frames)
 
@@ -55,7 +55,7 @@ def fill(lake: Lake) -> None:
 
 def test_polars_and_duckdb_read_equal_frames(lake: Lake, connection: duckdb.DuckDBPyConnection) -> None:
     fill(lake)
-    assert_frame_equal(read(lake, connection), expected(*RUNS))
+    assert_frame_equal(read(lake, connection), expect_rows(*RUNS))
 
 
 @pytest.mark.parametrize("run_ids", [("a",), ("b", "a"), ("a", "a"), ("nobody",), ("a", "nobody"), ()])
@@ -64,7 +64,7 @@ def test_both_read_just_the_runs_asked_for(
 ) -> None:
     fill(lake)
     wanted = [run_id for run_id in RUNS if run_id in run_ids]
-    assert_frame_equal(read(lake, connection, run_ids), expected(*wanted) if wanted else expected("a").clear())
+    assert_frame_equal(read(lake, connection, run_ids), expect_rows(*wanted) if wanted else expect_rows("a").clear())
 
 
 @pytest.mark.parametrize("run_ids", [None, ("a",), ()])
@@ -106,8 +106,8 @@ def test_a_lake_may_lie_in_a_folder_with_an_odd_name(
 ) -> None:
     lake = Lake(Location.of(tmp_path / folder / "lake"))
     fill(lake)
-    assert_frame_equal(read(lake, connection), expected(*RUNS))
-    assert_frame_equal(read(lake, connection, ["b"]), expected("b"))
+    assert_frame_equal(read(lake, connection), expect_rows(*RUNS))
+    assert_frame_equal(read(lake, connection, ["b"]), expect_rows("b"))
     assert {path.name for path in tmp_path.iterdir()} == {folder}
 
 
@@ -123,7 +123,7 @@ def test_a_reader_keeps_the_rows_it_has_opened(lake: Lake) -> None:
     lake.replace(READINGS, "a", readings(), FIRST)
     opened = lake.scan(READINGS)
     lake.replace(READINGS, "a", readings(powers=[9.0]), FIRST)
-    assert_frame_equal(opened.collect().sort("ordinal"), expected("a"))
+    assert_frame_equal(opened.collect().sort("ordinal"), expect_rows("a"))
 
 
 def test_an_id_that_is_none_is_refused_by_both(lake: Lake, connection: duckdb.DuckDBPyConnection) -> None:

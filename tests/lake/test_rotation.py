@@ -50,7 +50,7 @@ def keyring(tmp_path: Path) -> KeyringFile:
     return KeyringFile(tmp_path / "keyring.json", is_made_on_first_use=True)
 
 
-def opened(lake: Lake, run_id: str) -> pa.Table:
+def reveal_visits(lake: Lake, run_id: str) -> pa.Table:
     stored = lake.scan(VISITS, [run_id]).sort("ordinal").collect().to_arrow()
     return lake.reveal(VISITS, stored).cast(VISITS.arrow_schema)
 
@@ -64,7 +64,7 @@ def test_a_partition_is_sealed_again_in_one_commit_and_stays_as_fresh_as_it_was(
     written = lake.reseal(VISITS, "a")
     assert (written.is_changed, written.rows, written.version) == (True, before.rows, before.version + 2)
     assert lake.sealed_with(VISITS) == {"a": {new}, "b": {old}}
-    assert opened(lake, "a") == visits()
+    assert reveal_visits(lake, "a") == visits()
     snapshot = lake.snapshot(VISITS)
     assert snapshot.is_made_from("a", FIRST)
     assert snapshot.has_seen("a", SECOND)
@@ -99,7 +99,7 @@ def test_tokens_of_every_key_stay_readable_side_by_side(lake: Lake, keyring: Key
         lake.replace(VISITS, run_id, visits(run_id), FIRST)
         keyring.rotate()
     assert len({key_id for ids in lake.sealed_with(VISITS).values() for key_id in ids}) == 3
-    assert [opened(lake, run_id) for run_id in RUNS[:3]] == [visits(run_id) for run_id in RUNS[:3]]
+    assert [reveal_visits(lake, run_id) for run_id in RUNS[:3]] == [visits(run_id) for run_id in RUNS[:3]]
 
 
 def test_a_partition_of_a_key_that_is_lost_is_not_touched(lake: Lake, keyring: KeyringFile, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_writer_that_is_faster_is_not_undone(
 
     monkeypatch.setattr(Lake, "_commit", overtaken)
     lake.reseal(VISITS, "a")
-    assert opened(lake, "a") == newer
+    assert reveal_visits(lake, "a") == newer
     assert lake.snapshot(VISITS).is_made_from("a", SECOND)
 
 
@@ -157,7 +157,7 @@ def test_commits_that_are_lost_again_and_again_are_a_transient_error(
     monkeypatch.setattr(Lake, "_exchange", overtaken)
     with pytest.raises(SourceUnavailable, match="3 commits in a row lost to other writers"):
         lake.reseal(VISITS, "a")
-    assert opened(lake, "a") == visits()
+    assert reveal_visits(lake, "a") == visits()
 
 
 def test_a_remote_partition_is_sealed_again(remote_lake: Lake, keyring: KeyringFile) -> None:
@@ -166,7 +166,7 @@ def test_a_remote_partition_is_sealed_again(remote_lake: Lake, keyring: KeyringF
     new = keyring.rotate().active_id
     assert lake.reseal(VISITS, "a").is_changed
     assert lake.sealed_with(VISITS) == {"a": {new}}
-    assert opened(lake, "a") == visits()
+    assert reveal_visits(lake, "a") == visits()
     assert lake.snapshot(VISITS).has_seen("a", SECOND)
 
 
@@ -214,7 +214,7 @@ def test_killed_at_any_moment_a_rotation_loses_nothing_and_can_be_finished(
         found = lake.sealed_with(VISITS)
         assert all(len(found[run_id]) == 1 for run_id in RUNS), "a partition holds tokens of two keys"
         mixed += len(set.union(*found.values())) > 1
-        assert all(opened(lake, run_id) == big(run_id) for run_id in RUNS)
+        assert all(reveal_visits(lake, run_id) == big(run_id) for run_id in RUNS)
     assert killed >= len(moments) // 2
     assert mixed > 0, "no kill fell between two partitions"
 
@@ -222,7 +222,7 @@ def test_killed_at_any_moment_a_rotation_loses_nothing_and_can_be_finished(
     assert 0 < len(list(reseal_tables(lake, keyring()))) <= len(RUNS)
     assert list(reseal_tables(lake, keyring())) == []
     assert lake.sealed_with(VISITS) == {run_id: {keyring().active_id} for run_id in RUNS}
-    assert all(opened(lake, run_id) == big(run_id) for run_id in RUNS)
+    assert all(reveal_visits(lake, run_id) == big(run_id) for run_id in RUNS)
     snapshot = lake.snapshot(VISITS)
     assert all(snapshot.is_made_from(run_id, FIRST) and snapshot.has_seen(run_id, SECOND) for run_id in RUNS)
     elsewhere = Lake(Location.of(tmp_path / "elsewhere"), keyring)

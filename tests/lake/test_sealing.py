@@ -15,7 +15,7 @@ from lake.sealing import abbreviate_token, seal, unseal
 from lake.store import Lake
 from lake.tables import RUN_ID, Column, Kind, Table, int64, text
 from tests.support.planted_texts import finds
-from tests.support.sample_tables import FIRST, HOST, NOTE, OWNER, SECOND, VISITS, changed, files_under, visits
+from tests.support.sample_tables import FIRST, HOST, NOTE, OWNER, SECOND, VISITS, files_under, replace_column, visits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def with_token(column: str, token: str | None, row: int = 0) -> pa.Table:
     sealed = seal(VISITS, visits(), "a", RING)
     values = sealed[column].to_pylist()
     values[row] = token
-    return changed(sealed, column, values, pa.string())
+    return replace_column(sealed, column, values, pa.string())
 
 
 # -- round trips --------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def test_a_value_that_looks_like_a_token_is_sealed_like_any_other() -> None:
 
 @given(st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"])), max_size=8))
 def test_any_text_opens_again(texts: list[str | None]) -> None:
-    rows = changed(visits(notes=texts), "owner", texts, pa.string())
+    rows = replace_column(visits(notes=texts), "owner", texts, pa.string())
     sealed = seal(VISITS, rows, "a", RING)
     assert unseal(VISITS, sealed, RING) == rows
     assert unseal(VISITS, seal(VISITS, unseal(VISITS, sealed, RING), "a", LATER), LATER) == rows
@@ -81,7 +81,7 @@ def test_any_text_opens_again(texts: list[str | None]) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"])))
 def test_names_are_equal_exactly_where_their_tokens_are(one: str, other: str) -> None:
-    rows = changed(visits(notes=["", "", ""]), "host", [one, other, one])
+    rows = replace_column(visits(notes=["", "", ""]), "host", [one, other, one])
     first, second, third = tokens("host", rows)
     assert first == third
     assert (first == second) == (one == other)
@@ -102,7 +102,7 @@ def test_tokens_do_not_depend_on_how_rows_are_cut(pieces: int) -> None:
 
 def test_names_are_equal_across_runs_and_rows_and_differ_between_columns_and_keys() -> None:
     assert len({*tokens("host"), *tokens("host", run_id="b")}) == 1
-    same = changed(visits(host=OWNER), "owner", [OWNER] * 4)
+    same = replace_column(visits(host=OWNER), "owner", [OWNER] * 4)
     assert set(tokens("host", same)).isdisjoint(tokens("owner", same))
     assert set(tokens("host")).isdisjoint(tokens("host", keyring=LATER))
 

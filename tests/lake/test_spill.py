@@ -25,7 +25,7 @@ def batch(numbers: list[int]) -> pa.RecordBatch:
     return pa.record_batch([numbers, [f"row {number}" for number in numbers]], schema=SCHEMA)
 
 
-def shared_out(folder: Path, batches: list[list[int]], count: int) -> list[list[int]]:
+def spill_and_read(folder: Path, batches: list[list[int]], count: int) -> list[list[int]]:
     """Numbers by their remainder, and what comes back of each share."""
     with SpilledRows(folder, SCHEMA, count) as shares:
         for numbers in batches:
@@ -52,13 +52,13 @@ def test_every_row_comes_back_once_in_its_share_and_in_its_order(
     folder = tmp_path_factory.mktemp("shares")
     rows = [number for numbers in batches for number in numbers]
     wanted = [[number for number in rows if number % count == place] for place in range(count)]
-    assert shared_out(folder, batches, count) == wanted
+    assert spill_and_read(folder, batches, count) == wanted
     assert list(folder.iterdir()) == []
 
 
 def test_a_rank_may_have_more_shares_than_files_may_be_open_at_first(tmp_path: Path, few_files: int) -> None:
     count = few_files * 2
-    found = shared_out(tmp_path, [list(range(count)), list(range(count))], count)
+    found = spill_and_read(tmp_path, [list(range(count)), list(range(count))], count)
     assert found == [[place, place] for place in range(count)]
 
 

@@ -17,7 +17,7 @@ from lake.errors import ContractBroken, LakeError
 from lake.locations import Location
 from lake.store import Lake
 from lake.tables import Scope, Table
-from tests.support.sample_tables import CELLS, FIRST, READINGS, SECOND, changed, files_under, readings
+from tests.support.sample_tables import CELLS, FIRST, READINGS, SECOND, files_under, readings, replace_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,21 +56,21 @@ REFUSED: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
         r"silver\.readings wants columns run_id, .*missing: slot; not declared: Slot",
     ),
     "doubled column": (lambda rows: rows.append_column("slot", rows["slot"]), r"slot"),
-    "float for int": (lambda rows: changed(rows, "ordinal", [0.0, 1.5, 2.0]), r"ordinal is declared int64.*double"),
-    "whole floats for int": (lambda rows: changed(rows, "ordinal", [0.0, 1.0, 2.0]), r"ordinal is declared int64"),
-    "wider int": (lambda rows: changed(rows, "slot", [1, 2, 3]), r"slot is declared int32, the frame has int64"),
-    "narrower int": (lambda rows: changed(rows, "ordinal", [0, 1, 2], pa.int32()), r"ordinal is declared int64"),
-    "text for int": (lambda rows: changed(rows, "slot", ["1", "2", "3"]), r"slot is declared int32, .*string"),
-    "int for text": (lambda rows: changed(rows, "label", [1, 2, 3]), r"label is declared string, the frame has int64"),
-    "int for bool": (lambda rows: changed(rows, "is_valid", [1, 0, 1]), r"is_valid is declared bool"),
-    "untyped nulls": (lambda rows: changed(rows, "label", [None] * 3, pa.null()), r"label is declared string"),
+    "float for int": (lambda rows: replace_column(rows, "ordinal", [0.0, 1.5, 2.0]), r"ordinal is declared .*double"),
+    "whole floats for int": (lambda rows: replace_column(rows, "ordinal", [0.0, 1.0, 2.0]), r"ordinal is declared int"),
+    "wider int": (lambda rows: replace_column(rows, "slot", [1, 2, 3]), r"slot is declared int32, the frame has int64"),
+    "narrower int": (lambda rows: replace_column(rows, "ordinal", [0, 1, 2], pa.int32()), r"ordinal is declared int64"),
+    "text for int": (lambda rows: replace_column(rows, "slot", ["1", "2", "3"]), r"slot is declared int32, .*string"),
+    "int for text": (lambda rows: replace_column(rows, "label", [1, 2, 3]), r"label is declared string, .*has int64"),
+    "int for bool": (lambda rows: replace_column(rows, "is_valid", [1, 0, 1]), r"is_valid is declared bool"),
+    "untyped nulls": (lambda rows: replace_column(rows, "label", [None] * 3, pa.null()), r"label is declared string"),
     "null where none may be": (
-        lambda rows: changed(rows, "slot", [1, None, 3], pa.int32()),
+        lambda rows: replace_column(rows, "slot", [1, None, 3], pa.int32()),
         r"silver\.readings\.slot may not be null, 1 rows are",
     ),
-    "null in the key": (lambda rows: changed(rows, "ordinal", [0, None, 2]), r"ordinal may not be null"),
-    "row of another run": (lambda rows: changed(rows, "run_id", ["a", "b", "a"]), r"do not belong"),
-    "row of no run": (lambda rows: changed(rows, "run_id", ["a", None, "a"]), r"do not belong"),
+    "null in the key": (lambda rows: replace_column(rows, "ordinal", [0, None, 2]), r"ordinal may not be null"),
+    "row of another run": (lambda rows: replace_column(rows, "run_id", ["a", "b", "a"]), r"do not belong"),
+    "row of no run": (lambda rows: replace_column(rows, "run_id", ["a", None, "a"]), r"do not belong"),
 }  # fmt: skip
 
 
@@ -207,8 +207,8 @@ def test_inner_partitions_come_out_as_they_went_in(lake: Lake) -> None:
         pytest.param(lambda rows: rows.take([2, 0, 1]), id="rows in another order"),
         pytest.param(lambda rows: rows.select(rows.column_names[::-1]), id="columns in another order"),
         pytest.param(lambda rows: pa.concat_tables([rows.slice(0, 1), rows.slice(1)]), id="other chunks"),
-        pytest.param(lambda rows: changed(rows, "label", ["x"] * 3, pa.large_string()), id="large text"),
-        pytest.param(lambda rows: changed(rows, "label", ["x"] * 3, pa.string_view()), id="text views"),
+        pytest.param(lambda rows: replace_column(rows, "label", ["x"] * 3, pa.large_string()), id="large text"),
+        pytest.param(lambda rows: replace_column(rows, "label", ["x"] * 3, pa.string_view()), id="text views"),
         pytest.param(pl.from_arrow, id="a Polars frame"),
     ],
 )
@@ -317,7 +317,7 @@ def test_a_partition_made_without_a_look_at_the_landing_zone_has_seen_nothing(la
 def test_no_stage_is_left_behind(lake: Lake) -> None:
     lake.replace(READINGS, "a", readings(), FIRST)
     with pytest.raises(ContractBroken):
-        lake.replace(READINGS, "a", changed(readings(), "slot", [1, None, 3], pa.int32()), FIRST)
+        lake.replace(READINGS, "a", replace_column(readings(), "slot", [1, None, 3], pa.int32()), FIRST)
     staged = list((lake.place.directory / "_staging").rglob("*"))
     assert [path for path in staged if "spool" in path.parent.parts or (path.is_file() and path.stat().st_size)] == []
 

@@ -10,7 +10,7 @@ from pipelines.instance import open_instance
 from pipelines.settings import settings
 from tests.support.dagster_records import hasten_records
 from tests.support.deployment import Deployment
-from tests.support.snapshot_repository import SnapshotRepository, begun
+from tests.support.snapshot_repository import SnapshotRepository, begin_repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def hastened_records() -> Iterator[None]:
+def cached_record_engines() -> Iterator[None]:
     """Launches in this process spend a third of their time on Dagster's records otherwise."""
     with hasten_records():
         yield
@@ -58,6 +58,6 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SnapshotRepos
     """A git repository with two snapshots, on a branch that has just left main; we are in it."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
     monkeypatch.setenv("GIT_CONFIG_SYSTEM", "/dev/null")
-    found = begun(tmp_path / "repository")
+    found = begin_repository(tmp_path / "repository")
     monkeypatch.chdir(found.root)
     return found

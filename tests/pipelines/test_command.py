@@ -82,11 +82,11 @@ def test_land_names_the_run_and_fills_in_what_the_files_say(
 def test_what_is_typed_wins_over_the_run_toml_which_wins_over_the_files(
     teetotal: Callable[..., Result], tmp_path: Path
 ) -> None:
-    recorded = tmp_path / "recorded"
-    recorded.mkdir()
-    (recorded / "rank0.json").write_bytes(_TRACE % (0, 0))
-    (recorded / "run.toml").write_text('model = "M"\nbackend = "gloo"\nworld_size = 4\n[extra]\ncluster = "blue"\n')
-    assert teetotal("land", str(recorded), "--set", "world_size=8").exit_code == 0
+    folder = tmp_path / "recorded"
+    folder.mkdir()
+    (folder / "rank0.json").write_bytes(_TRACE % (0, 0))
+    (folder / "run.toml").write_text('model = "M"\nbackend = "gloo"\nworld_size = 4\n[extra]\ncluster = "blue"\n')
+    assert teetotal("land", str(folder), "--set", "world_size=8").exit_code == 0
     manifest = (tmp_path / "landing" / "recorded" / "run.toml").read_text()
     for line in ("world_size = 8", 'backend = "gloo"', 'gpu = "GPU-X"', '"cluster" = "blue"'):
         assert line in manifest
@@ -135,7 +135,7 @@ def test_wrong_usage_is_one_line_that_says_what_to_do(
 
 
 def test_a_process_of_its_own_says_the_same_and_exits_with_2(places: list[str]) -> None:
-    done = _typed(*places, "show", "bronze.trace_event")
+    done = _run_process(*places, "show", "bronze.trace_event")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "did you mean 'bronze.trace_events'?" in done.stderr
 
@@ -249,7 +249,7 @@ def _everything(screen: int) -> str:
             return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen.decode())
 
 
-def _typed(*words: str) -> subprocess.CompletedProcess[str]:
+def _run_process(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", "from pipelines.cli.main import main; main()", *words],
         cwd=_ROOT,

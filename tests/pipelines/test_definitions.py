@@ -29,14 +29,14 @@ def definitions(tmp_path: Path) -> dg.Definitions:
 
 
 def test_the_graph_is_as_reviewed(definitions: dg.Definitions, snapshot: SnapshotAssertion) -> None:
-    assert snapshot(extension_class=_Text, name="graph") == "\n".join(_told(definitions)) + "\n"
+    assert snapshot(extension_class=_Text, name="graph") == "\n".join(_describe(definitions)) + "\n"
 
 
 def test_the_definitions_load_as_the_ui_loads_them(definitions: dg.Definitions) -> None:
     dg.Definitions.validate_loadable(definitions)
 
 
-def _told(definitions: dg.Definitions) -> Iterator[str]:
+def _describe(definitions: dg.Definitions) -> Iterator[str]:
     graph = definitions.resolve_asset_graph()
     for key in sorted(graph.get_all_asset_keys(), key=lambda key: key.to_user_string()):
         node = graph.get(key)

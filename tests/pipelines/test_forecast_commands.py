@@ -34,8 +34,8 @@ def ask_json(lake: Lake, *words: str) -> list[dict[str, Any]]:
     return rows
 
 
-def test_a_plain_run_is_predicted_under_the_regime_that_the_lake_has_pairs_of(recorded: Lake) -> None:
-    (row,) = ask_json(recorded, "gpt2-plain-w4")
+def test_a_plain_run_is_predicted_under_the_regime_that_the_lake_has_pairs_of(recorded_lake: Lake) -> None:
+    (row,) = ask_json(recorded_lake, "gpt2-plain-w4")
     assert row["change"] == "regime=sw_per_hop_aesgcm"
     assert (row["method"], row["evidence"]) == ("bucket_replay", "modelled")
     assert row["predicted_low_ns"] < row["predicted_step_ns"] < row["predicted_high_ns"]
@@ -43,8 +43,8 @@ def test_a_plain_run_is_predicted_under_the_regime_that_the_lake_has_pairs_of(re
     assert row["interval_level"] <= 0.75, "three models support no more"
 
 
-def test_remedies_of_a_run_are_ranked_by_what_they_save_and_refusals_come_last(recorded: Lake) -> None:
-    rows = ask_json(recorded, "bert-base-sealed-w2")
+def test_remedies_of_a_run_are_ranked_by_what_they_save_and_refusals_come_last(recorded_lake: Lake) -> None:
+    rows = ask_json(recorded_lake, "bert-base-sealed-w2")
     saved = [row["saved_ns"] for row in rows]
     known = [one for one in saved if one is not None]
     assert known == sorted(known, reverse=True)
@@ -58,49 +58,49 @@ def test_remedies_of_a_run_are_ranked_by_what_they_save_and_refusals_come_last(r
 
 @pytest.mark.parametrize("run_id", ["gpt2-plain-w4", "bert-base-sealed-w2"])
 def test_what_a_launch_has_answered_is_what_would_be_answered_now(
-    recorded: Lake, run_id: str, monkeypatch: pytest.MonkeyPatch
+    recorded_lake: Lake, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = ask_json(recorded, run_id)
+    stored = ask_json(recorded_lake, run_id)
     monkeypatch.setattr(forecasts, "_read_stored", lambda *_: [])
-    assert ask_json(recorded, run_id) == stored
+    assert ask_json(recorded_lake, run_id) == stored
 
 
-def test_several_settings_are_one_change(recorded: Lake) -> None:
-    (row,) = ask_json(recorded, "gpt2-sealed-w4", "--set", "bucket_cap_mib=100", "--set", "accumulate=2")
+def test_several_settings_are_one_change(recorded_lake: Lake) -> None:
+    (row,) = ask_json(recorded_lake, "gpt2-sealed-w4", "--set", "bucket_cap_mib=100", "--set", "accumulate=2")
     assert row["change"] == "accumulate=2 bucket_cap_mib=100"
     assert "time to an accuracy" in row["reason"]
 
 
-def test_a_repeat_is_answered_for_by_the_run_that_it_repeats(recorded: Lake) -> None:
-    (row,) = ask_json(recorded, "gpt2-sealed-w4-again1", "--set", "accumulate=2")
+def test_a_repeat_is_answered_for_by_the_run_that_it_repeats(recorded_lake: Lake) -> None:
+    (row,) = ask_json(recorded_lake, "gpt2-sealed-w4-again1", "--set", "accumulate=2")
     assert row["run_id"] == "gpt2-sealed-w4"
 
 
-def test_a_regime_without_a_pair_is_refused_and_never_guessed(recorded: Lake) -> None:
-    (row,) = ask_json(recorded, "resnet50-plain-w2", "--regime", "blackwell_mpt_nvle")
+def test_a_regime_without_a_pair_is_refused_and_never_guessed(recorded_lake: Lake) -> None:
+    (row,) = ask_json(recorded_lake, "resnet50-plain-w2", "--regime", "blackwell_mpt_nvle")
     assert row["predicted_step_ns"] is None
     assert row["evidence"] == "unobservable"
     assert "the lake has no traced pair of blackwell_mpt_nvle" in row["verdict"]
 
 
-def test_a_person_sees_the_interval_its_level_and_that_it_is_modelled(recorded: Lake) -> None:
-    done = ask(recorded, "what-if", "gpt2-sealed-w4")
+def test_a_person_sees_the_interval_its_level_and_that_it_is_modelled(recorded_lake: Lake) -> None:
+    done = ask(recorded_lake, "what-if", "gpt2-sealed-w4")
     assert done.exit_code == 0
     assert "(75" in done.stdout
     assert "modelled from pairs in the lake" in done.stdout
     assert "not predictable because" in done.stdout
 
 
-def test_without_a_run_the_best_next_step_of_each_is_told_and_only_beyond_the_models_error(recorded: Lake) -> None:
-    rows = ask_json(recorded)
-    stored = recorded.scan(what_if.TABLE).filter(pl.col("verdict") == "worth it").collect()
+def test_without_a_run_the_best_next_step_of_each_is_told_and_only_beyond_the_models_error(recorded_lake: Lake) -> None:
+    rows = ask_json(recorded_lake)
+    stored = recorded_lake.scan(what_if.TABLE).filter(pl.col("verdict") == "worth it").collect()
     assert {row["run_id"] for row in rows} == set(stored["run_id"])
     assert len(rows) == len({row["run_id"] for row in rows})
     assert all(row["verdict"] == "worth it" for row in rows)
 
 
-def test_csv_has_the_columns_of_the_table(recorded: Lake) -> None:
-    done = ask(recorded, "what-if", "gpt2-plain-w4", "--format", "csv")
+def test_csv_has_the_columns_of_the_table(recorded_lake: Lake) -> None:
+    done = ask(recorded_lake, "what-if", "gpt2-plain-w4", "--format", "csv")
     (row,) = csv.DictReader(io.StringIO(done.stdout))
     assert tuple(row) == what_if.TABLE.column_names
 
@@ -120,22 +120,22 @@ def test_csv_has_the_columns_of_the_table(recorded: Lake) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_usage_is_told_with_what_was_expected(recorded: Lake, words: list[str], told: str) -> None:
-    done = ask(recorded, "what-if", *words)
+def test_wrong_usage_is_told_with_what_was_expected(recorded_lake: Lake, words: list[str], told: str) -> None:
+    done = ask(recorded_lake, "what-if", *words)
     assert done.exit_code == 2
     assert told in done.stderr
 
 
-def test_validate_meets_its_goals_on_the_bundled_recordings_and_names_the_worst_model(recorded: Lake) -> None:
-    done = ask(recorded, "validate")
+def test_validate_meets_its_goals_on_the_bundled_recordings_and_names_the_worst_model(recorded_lake: Lake) -> None:
+    done = ask(recorded_lake, "validate")
     assert "model left out" in done.stdout
     assert "guesses: constant" in done.stdout
     assert "fewest for" in done.stdout
     assert (done.exit_code == 0) == ("all goals are met" in done.stdout)
 
 
-def test_a_missed_goal_a_better_guess_and_intervals_that_miss_are_each_told(recorded: Lake) -> None:
-    good = recorded.scan(prediction_checks.TABLE).filter(pl.col("task") == "regime", pl.col("scheme") == "model")
+def test_a_missed_goal_a_better_guess_and_intervals_that_miss_are_each_told(recorded_lake: Lake) -> None:
+    good = recorded_lake.scan(prediction_checks.TABLE).filter(pl.col("task") == "regime", pl.col("scheme") == "model")
     rows = good.collect().with_columns(error_fraction=pl.lit(0.01), is_inside=pl.lit(value=True))
     assert validation.judge(rows)[1]
     wrong = {

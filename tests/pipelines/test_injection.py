@@ -113,7 +113,9 @@ def test_a_hostile_text_finds_no_rows_or_is_refused_and_changes_nothing(
 ) -> None:
     monkeypatch.chdir(root / "desk")
     before = _tree(root)
-    done = _typed(root, [word.replace("PAYLOAD", payload).replace("TRACE", str(root / "trace.json")) for word in words])
+    done = _invoke(
+        root, [word.replace("PAYLOAD", payload).replace("TRACE", str(root / "trace.json")) for word in words]
+    )
     assert _tree(root) == before
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.strip()
@@ -163,9 +165,9 @@ def test_a_hostile_statement_and_a_hostile_value_leave_nothing_behind_when_typed
 ) -> None:
     monkeypatch.chdir(root / "desk")
     before = _tree(root)
-    done = _typed(root, ["query", "SELECT * FROM bronze.runs WHERE model = $v", f"--param=v:text={PAYLOADS['drop']}"])
+    done = _invoke(root, ["query", "SELECT * FROM bronze.runs WHERE model = $v", f"--param=v:text={PAYLOADS['drop']}"])
     assert (done.exit_code, done.stdout) == (0, "no rows\n")
-    done = _typed(root, ["query", "--", PAYLOADS["escape sequence"]])
+    done = _invoke(root, ["query", "--", PAYLOADS["escape sequence"]])
     assert (done.exit_code, done.stdout) == (2, "")
     assert not set(done.stderr) & {"\x1b", "\x07", "\0"}
     assert _tree(root) == before
@@ -184,7 +186,7 @@ def test_a_hostile_text_in_a_field_for_any_text_is_kept_as_it_is(tmp_path: Path,
             f"--set=model={text}",
             f"--set=note={text}",
         ]
-        assert _typed(tmp_path, words).exit_code == 0
+        assert _invoke(tmp_path, words).exit_code == 0
         materialise(lake, zone, run_id, Limits())
     kept = payload.encode("utf-8", "replace").decode("utf-8")
     sql = "SELECT run_id, model, note FROM bronze.runs WHERE model = $model"
@@ -217,7 +219,7 @@ def test_no_table_function_opens_a_file(tmp_path: Path) -> None:
     assert _tree(tmp_path) == {"canary.csv": b"tweet,tweet\n1,2\n"}
 
 
-def _typed(root: Path, words: list[str]) -> Result:
+def _invoke(root: Path, words: list[str]) -> Result:
     places = ["--lake", str(root / "lake"), "--landing", str(root / "landing")]
     return CliRunner().invoke(main, [*places, *words], catch_exceptions=False)
 

@@ -42,7 +42,7 @@ def teetotal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
     return lambda *words: CliRunner().invoke(main, [*places, *words], catch_exceptions=False)
 
 
-def listed(result: Result) -> dict[str, list[str]]:
+def parse_keys(result: Result) -> dict[str, list[str]]:
     """The lines of `keys list`, by key: when created, whether active, how many partitions."""
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.output.splitlines()]
@@ -63,12 +63,12 @@ def test_rotation_seals_everything_with_the_new_key_and_changes_no_freshness(
 ) -> None:
     fill(lake)
     (old,) = keyring().keys
-    assert listed(teetotal("keys", "list")) == {old.key_id: [old.created, "yes", "3"]}
+    assert parse_keys(teetotal("keys", "list")) == {old.key_id: [old.created, "yes", "3"]}
     done = teetotal("keys", "rotate")
     assert done.exit_code == 0, done.output
     assert all(f"silver.visits, run {run_id}: 4 rows sealed again" in done.output for run_id in RUNS)
     _, new = keyring().keys
-    assert listed(teetotal("keys", "list")) == {
+    assert parse_keys(teetotal("keys", "list")) == {
         old.key_id: [old.created, "0"],
         new.key_id: [new.created, "yes", "3"],
     }
@@ -82,7 +82,7 @@ def test_resume_finishes_a_rotation_and_adds_no_key(
     fill(lake)
     new = keyring.rotate().active_id
     lake.reseal(VISITS, "b")
-    assert [words[-1] for words in listed(teetotal("keys", "list")).values()] == ["2", "1"]
+    assert [words[-1] for words in parse_keys(teetotal("keys", "list")).values()] == ["2", "1"]
     done = teetotal("keys", "rotate", "--resume")
     assert done.output.count("sealed again") == 2
     assert "run b" not in done.output
@@ -97,7 +97,7 @@ def test_a_key_that_the_keyring_lacks_is_listed_as_such(
     fill(lake)
     lost = keyring().active_id
     assert teetotal("--keyring", str(tmp_path / "other.json"), "keys", "create").exit_code == 0
-    found = listed(teetotal("--keyring", str(tmp_path / "other.json"), "keys", "list"))
+    found = parse_keys(teetotal("--keyring", str(tmp_path / "other.json"), "keys", "list"))
     assert found[lost] == ["not", "in", "this", "keyring", "3"]
     refused = teetotal("--keyring", str(tmp_path / "other.json"), "keys", "rotate")
     assert refused.exit_code == 1

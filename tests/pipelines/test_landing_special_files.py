@@ -59,7 +59,7 @@ def land_paths(tmp_path: Path) -> Callable[..., Result]:
     return lambda *words: CliRunner().invoke(main, [*places, "land", *map(str, words)], catch_exceptions=False)
 
 
-def landed(tmp_path: Path, run_id: str = "job") -> dict[str, bytes]:
+def read_landed(tmp_path: Path, run_id: str = "job") -> dict[str, bytes]:
     """What a landed run holds, its manifest aside."""
     directory = tmp_path / "landing" / run_id
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "run.toml"}
@@ -120,7 +120,7 @@ def test_a_link_to_a_file_of_the_directory_is_landed_as_that_file(
     (job / "again.json").symlink_to("sub/rank1.json")
     (job / "folder").symlink_to("sub")
     assert land_paths(job).exit_code == 0
-    assert landed(tmp_path) == dict.fromkeys(("again.json", "rank0.json", "sub-rank1.json"), GOOD)
+    assert read_landed(tmp_path) == dict.fromkeys(("again.json", "rank0.json", "sub-rank1.json"), GOOD)
 
 
 def test_hidden_files_are_left_out_whatever_they_are(
@@ -130,16 +130,16 @@ def test_hidden_files_are_left_out_whatever_they_are(
     (job / ".git").mkdir()
     os.mkfifo(job / ".git" / "pipe")
     assert land_paths(job).exit_code == 0
-    assert sorted(landed(tmp_path)) == ["rank0.json", "sub-rank1.json"]
+    assert sorted(read_landed(tmp_path)) == ["rank0.json", "sub-rank1.json"]
 
 
 def test_a_link_that_a_person_names_is_followed(land_paths: Callable[..., Result], job: Path, tmp_path: Path) -> None:
     (tmp_path / "chosen.json").symlink_to(job / "rank0.json")
     (tmp_path / "chosen").symlink_to(job)
     assert land_paths(tmp_path / "chosen.json").exit_code == 0
-    assert landed(tmp_path, "chosen") == {"chosen.json": GOOD}
+    assert read_landed(tmp_path, "chosen") == {"chosen.json": GOOD}
     assert land_paths(tmp_path / "chosen", "--run-id", "b").exit_code == 0
-    assert sorted(landed(tmp_path, "b")) == ["rank0.json", "sub-rank1.json"]
+    assert sorted(read_landed(tmp_path, "b")) == ["rank0.json", "sub-rank1.json"]
 
 
 @pytest.mark.parametrize("name", ["/dev/zero", "pipe", "link"])

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def landed(name: str, size_bytes: int | None) -> LandedFile:
+def make_file(name: str, size_bytes: int | None) -> LandedFile:
     return LandedFile(Location.of("landing"), "run", name, size_bytes, "")
 
 
 def test_a_run_that_needs_more_than_half_of_the_memory_is_told_of() -> None:
-    runs = {"small": [landed("r0.json", 10**6)], "large": [landed(f"r{n}.json.gz", 2 * 10**9) for n in range(4)]}
+    runs = {"small": [make_file("r0.json", 10**6)], "large": [make_file(f"r{n}.json.gz", 2 * 10**9) for n in range(4)]}
     told = advise_memory(runs, 16 * 10**9)
     assert told is not None
     assert "large may need 12.7 GB of memory (modelled), and this machine has 16.0 GB" in told
@@ -29,7 +29,7 @@ def test_a_run_that_needs_more_than_half_of_the_memory_is_told_of() -> None:
 
 
 def test_runs_that_fit_are_not_told_of() -> None:
-    assert advise_memory({"small": [landed("r0.json.gz", 10**8), landed("broken", None)]}, 16 * 10**9) is None
+    assert advise_memory({"small": [make_file("r0.json.gz", 10**8), make_file("broken", None)]}, 16 * 10**9) is None
     assert advise_memory({}, 0) is None
 
 

@@ -97,7 +97,7 @@ def plant(directory: Path, claims: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Said]:
+def command_output(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Said]:
     """The runs measured; what `run`, and `show` of every table in every format, had to say. Only to be read."""
     home = tmp_path_factory.mktemp("planted-nowhere")
     plant(home / "landing" / RUN, 'regime = "cc_off"\n')
@@ -130,65 +130,65 @@ def leaks(result: Result, form: str, *secrets: str) -> list[str]:
 
 
 @pytest.mark.parametrize("tier", ["silver", "gold"])
-def test_no_secret_is_stored_in_silver_or_gold(said: Said, tier: str) -> None:
-    assert finds(said.home / "lake" / tier, *SECRETS) == []
+def test_no_secret_is_stored_in_silver_or_gold(command_output: Said, tier: str) -> None:
+    assert finds(command_output.home / "lake" / tier, *SECRETS) == []
     # The search itself finds what is there.
-    bronze = " ".join(finds(said.home / "lake" / "bronze", *SECRETS))
+    bronze = " ".join(finds(command_output.home / "lake" / "bronze", *SECRETS))
     assert [secret for secret in SECRETS if secret not in bronze] == []
 
 
-def test_gold_has_answers_in_which_a_secret_could_be(said: Said) -> None:
-    answers = {name for name, form in said.results if name.startswith("gold.") and form == "json"}
-    filled = {name for name in answers if json.loads(said.results[name, "json"].stdout)}
+def test_gold_has_answers_in_which_a_secret_could_be(command_output: Said) -> None:
+    answers = {name for name, form in command_output.results if name.startswith("gold.") and form == "json"}
+    filled = {name for name in answers if json.loads(command_output.results[name, "json"].stdout)}
     assert filled >= {"gold.attested_runs", "gold.kernel_breakdown", "gold.pairs", "gold.step_energy"}
     assert {"gold.energy_overhead", "gold.throughput_overhead", "gold.step_overhead"} <= filled
 
 
 @pytest.mark.parametrize("tier", ["silver", "gold"])
-def test_the_beginning_of_a_refused_file_is_not_stored(said: Said, tier: str) -> None:
-    assert finds(said.home / "lake" / tier, CONTENT[:15]) == []
+def test_the_beginning_of_a_refused_file_is_not_stored(command_output: Said, tier: str) -> None:
+    assert finds(command_output.home / "lake" / tier, CONTENT[:15]) == []
 
 
-def test_no_secret_is_printed_or_logged_by_commands(said: Said) -> None:
-    results = said.results.items()
+def test_no_secret_is_printed_or_logged_by_commands(command_output: Said) -> None:
+    results = command_output.results.items()
     assert {place: found for place, result in results if (found := leaks(result, place[1], *SECRETS))} == {}
-    assert said.log
-    assert [secret for secret in SECRETS if secret in said.log] == []
-    drawn = said.results["silver.runs", "table"].output
+    assert command_output.log
+    assert [secret for secret in SECRETS if secret in command_output.log] == []
+    drawn = command_output.results["silver.runs", "table"].output
     assert "sealed" in drawn
 
 
-def test_status_tells_no_secret_but_the_names_of_files_as_bronze_has_them(said: Said) -> None:
-    told = said.teetotal("status")
+def test_status_tells_no_secret_but_the_names_of_files_as_bronze_has_them(command_output: Said) -> None:
+    told = command_output.teetotal("status")
     assert told.exit_code == 0
     assert set(leaks(told, "table", *SECRETS)) <= {FILE, TRACE_FILE}
     assert REFUSED not in told.output
     assert "2 rejected: A negative duration is a clock fault" in told.output
 
 
-def test_reveal_gives_every_secret_back(said: Said) -> None:
-    def revealed(table: str) -> list[dict[str, str]]:
+def test_reveal_gives_every_secret_back(command_output: Said) -> None:
+    def reveal_rows(table: str) -> list[dict[str, str]]:
         words = ("show", table, "--run", RUN, "--reveal", "--format", "json")
-        rows: list[dict[str, str]] = json.loads(said.teetotal(*words).stdout)
+        rows: list[dict[str, str]] = json.loads(command_output.teetotal(*words).stdout)
         return rows
 
-    (run,) = revealed("silver.runs")
+    (run,) = reveal_rows("silver.runs")
     assert {name: run[name] for name in CLAIMED} == CLAIMED
     assert json.loads(run["extra"]) == {"cluster": EXTRA}
-    labels = {row["label"] for row in revealed("silver.spans") if row["label"]}
+    labels = {row["label"] for row in reveal_rows("silver.spans") if row["label"]}
     assert labels == {ANNOTATION, ON_GPU, STRANGE, FRAME}
-    assert {row["device_uuid"] for row in revealed("silver.device_samples")} == {GPU}
-    refused = {row["level"]: row["label"] for row in revealed("silver.rejects")}
+    assert {row["device_uuid"] for row in reveal_rows("silver.device_samples")} == {GPU}
+    refused = {row["level"]: row["label"] for row in reveal_rows("silver.rejects")}
     assert refused["event"] == REFUSED
     assert refused["file"].startswith(f"{FILE}: ")
     assert UNREADABLE in refused["byte_range"]
-    drawn = said.teetotal("show", "silver.runs", "--reveal").output
+    drawn = command_output.teetotal("show", "silver.runs", "--reveal").output
     assert all(value in drawn for value in CLAIMED.values())
 
 
-def test_without_its_keyring_nothing_is_revealed_and_nothing_is_told(said: Said, tmp_path: Path) -> None:
+def test_without_its_keyring_nothing_is_revealed_and_nothing_is_told(command_output: Said, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    shutil.copytree(said.home, home)
+    shutil.copytree(command_output.home, home)
     (home / "keyring.json").unlink()
     for table in ("silver.runs", "silver.spans", "silver.rejects"):
         shown = teetotal(home, "show", table, "--reveal", "--format", "csv")

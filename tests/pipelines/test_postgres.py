@@ -41,9 +41,9 @@ def server() -> Iterator[str]:
     running = get_server(directory / "data", cleanup_mode="stop")
     try:
         open_to_all = running.get_uri()
-        asked(open_to_all, "ALTER USER postgres PASSWORD %s", PASSWORD)
+        query_server(open_to_all, "ALTER USER postgres PASSWORD %s", PASSWORD)
         (directory / "data" / "pg_hba.conf").write_text("local all all scram-sha-256\n", "utf-8")
-        asked(open_to_all, "SELECT pg_reload_conf()")
+        query_server(open_to_all, "SELECT pg_reload_conf()")
         yield open_to_all.replace("postgres:@", f"postgres:{quote(PASSWORD, safe='')}@")
     finally:
         running.cleanup()
@@ -59,7 +59,7 @@ def put_runs(house: House) -> None:
         (directory / MANIFEST).write_text(manifest, "utf-8")
 
 
-def asked(server: str, query: str, *values: str) -> list[tuple[Any, ...]]:
+def query_server(server: str, query: str, *values: str) -> list[tuple[Any, ...]]:
     """The rows of an answer, from the server itself."""
     connection = psycopg2.connect(server)
     try:
@@ -72,7 +72,7 @@ def asked(server: str, query: str, *values: str) -> list[tuple[Any, ...]]:
 
 def test_the_password_is_needed(server: str) -> None:
     with pytest.raises(psycopg2.OperationalError):
-        asked(server.replace(quote(PASSWORD, safe=""), "guessed"), "SELECT 1")
+        query_server(server.replace(quote(PASSWORD, safe=""), "guessed"), "SELECT 1")
 
 
 def test_the_lock_of_a_launch_is_held_on_the_server_and_ends_with_its_connection(
@@ -99,10 +99,10 @@ def test_two_commands_at_once_on_one_lake_keep_their_records_on_the_server(serve
     said = [command.communicate(timeout=480)[0] for command in commands]
     assert [command.returncode for command in commands] == [0, 0], said
 
-    launched = asked(server, "SELECT pipeline_name, status, count(*) FROM runs GROUP BY 1, 2 ORDER BY 1")
+    launched = query_server(server, "SELECT pipeline_name, status, count(*) FROM runs GROUP BY 1, 2 ORDER BY 1")
     assert launched == [("compare", "SUCCESS", 2), ("ingest", "SUCCESS", 2)]
-    assert asked(server, "SELECT count(*) FROM concurrency_slots WHERE run_id IS NOT NULL") == [(0,)]
-    made = asked(
+    assert query_server(server, "SELECT count(*) FROM concurrency_slots WHERE run_id IS NOT NULL") == [(0,)]
+    made = query_server(
         server,
         "SELECT DISTINCT partition FROM event_logs WHERE dagster_event_type = 'ASSET_MATERIALIZATION'"
         " AND partition IS NOT NULL ORDER BY 1",
@@ -115,8 +115,8 @@ def test_two_commands_at_once_on_one_lake_keep_their_records_on_the_server(serve
 
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert tmp_path / ".dagster" / "dagster.yaml" in written
-    assert [path for path in written if is_told(path.read_bytes())] == []
-    assert not is_told("".join(said).encode())
+    assert [path for path in written if has_password(path.read_bytes())] == []
+    assert not has_password("".join(said).encode())
     assert not list(tmp_path.rglob("*.db"))
 
 
@@ -130,7 +130,7 @@ def contents(lake: Lake) -> dict[tuple[str, str], str]:
     }
 
 
-def is_told(text: bytes) -> bool:
+def has_password(text: bytes) -> bool:
     """Whether the password is in it, as it is or as an address spells it."""
     return PASSWORD.encode() in text or quote(PASSWORD, safe="").encode() in text
 
@@ -141,7 +141,7 @@ def test_a_server_that_refuses_is_told_without_the_password(server: str, tmp_pat
     command = house.start("run")
     said, _ = command.communicate(timeout=480)
     assert command.returncode == 1
-    assert not is_told(said.encode())
+    assert not has_password(said.encode())
     assert "Traceback" not in said
     # Dagster tells of each try; we of what it came to.
     assert said.splitlines()[-1].startswith("teetotal: Dagster's records cannot be opened: ")

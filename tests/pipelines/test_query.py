@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def shared_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Two runs in a lake that no test changes: a kernel of 2 µs in one, of 3 µs in the other, of 1 µs in both."""
     root = tmp_path_factory.mktemp("shared")
     lake = Lake(Location.of(root / "lake"))
@@ -41,27 +41,27 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture
-def ask(shared: Lake) -> Callable[..., list[dict[str, Any]]]:
+def ask(shared_lake: Lake) -> Callable[..., list[dict[str, Any]]]:
     """The rows that a statement gives."""
 
-    def asked(sql: str, lake: Lake = shared, **values: Any) -> list[dict[str, Any]]:
+    def query_lake(sql: str, lake: Lake = shared_lake, **values: Any) -> list[dict[str, Any]]:
         with sandbox.ask(lake, sql, values) as answer:
             return list(answer.rows().read_all().to_pylist())
 
-    return asked
+    return query_lake
 
 
 @pytest.fixture
-def own(shared: Lake, tmp_path: Path) -> Lake:
+def own(shared_lake: Lake, tmp_path: Path) -> Lake:
     """A copy of the same lake, for a test that damages it."""
-    return Lake(Location.of(shutil.copytree(shared.place.directory, tmp_path / "own")))
+    return Lake(Location.of(shutil.copytree(shared_lake.place.directory, tmp_path / "own")))
 
 
 @pytest.fixture
-def teetotal(shared: Lake) -> Callable[..., Result]:
+def teetotal(shared_lake: Lake) -> Callable[..., Result]:
     """The command, in this process."""
     return lambda *words, **more: CliRunner().invoke(
-        main, ["--lake", str(shared.place), *words], catch_exceptions=False, **more
+        main, ["--lake", str(shared_lake.place), *words], catch_exceptions=False, **more
     )
 
 
@@ -340,17 +340,17 @@ def test_sealed_columns_give_tokens(lake: Lake) -> None:
     ],
 )
 def test_what_does_more_than_read_gets_nowhere(
-    shared: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, kind: str
+    shared_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, kind: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     canary = tmp_path / "canary.csv"
     canary.write_text("canary\n")
-    stored = next((shared.place.directory / "bronze" / "runs").rglob("*.parquet"))
-    before = _tree(tmp_path), _tree(shared.place.directory)
+    stored = next((shared_lake.place.directory / "bronze" / "runs").rglob("*.parquet"))
+    before = _tree(tmp_path), _tree(shared_lake.place.directory)
     typed = sql.replace("LAKEFILE", str(stored)).replace("CANARY", str(canary)).replace("FILE", str(tmp_path / "new"))
-    with pytest.raises(EvidenceRejected, match=kind), sandbox.ask(shared, typed) as answer:
+    with pytest.raises(EvidenceRejected, match=kind), sandbox.ask(shared_lake, typed) as answer:
         answer.rows().read_all()
-    assert (_tree(tmp_path), _tree(shared.place.directory)) == before
+    assert (_tree(tmp_path), _tree(shared_lake.place.directory)) == before
 
 
 def _row(table: Table, run_id: str, **values: object) -> dict[str, object]:

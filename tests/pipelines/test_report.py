@@ -29,51 +29,53 @@ SECTIONS = (
 
 
 @pytest.fixture(scope="module")
-def html(recorded: Lake) -> str:
+def html(recorded_lake: Lake) -> str:
     """The page of all recordings."""
-    return report.build_page(recorded).html
+    return report.build_page(recorded_lake).html
 
 
 def test_the_page_of_the_recordings_has_every_section_and_run_and_is_under_five_megabytes(
-    recorded: Lake, html: str
+    recorded_lake: Lake, html: str
 ) -> None:
     assert tuple(re.findall(r'<section id="(\w+)"', html)) == SECTIONS
-    for run_id in recorded.snapshot(runs.TABLE).run_ids:
+    for run_id in recorded_lake.snapshot(runs.TABLE).run_ids:
         assert run_id in html
     assert len(html.encode()) < 5_000_000
 
 
-def test_every_verdict_of_the_lake_is_a_sentence_of_the_page(recorded: Lake, html: str) -> None:
-    baselines = recorded.scan(pairs.TABLE).select("run_id", "baseline_run_id").drop_nulls().collect().rows()
+def test_every_verdict_of_the_lake_is_a_sentence_of_the_page(recorded_lake: Lake, html: str) -> None:
+    baselines = recorded_lake.scan(pairs.TABLE).select("run_id", "baseline_run_id").drop_nulls().collect().rows()
     assert len(re.findall('<p class="verdict">', html)) == len(baselines)
     for run_id, baseline in baselines:
         assert f"{run_id} against {baseline}" in html
 
 
-def test_sealed_columns_and_names_of_files_stay_out_of_it(recorded: Lake, html: str) -> None:
+def test_sealed_columns_and_names_of_files_stay_out_of_it(recorded_lake: Lake, html: str) -> None:
     columns = [column.name for column in runs.TABLE.sealed]
-    rows = recorded.scan(runs.TABLE).select(columns).collect().to_dicts()
+    rows = recorded_lake.scan(runs.TABLE).select(columns).collect().to_dicts()
     sealed = {value for row in rows for value in row.values() if value is not None}
-    names = recorded.scan(source_files.TABLE).select("file_name").collect().to_series()
-    digests = recorded.scan(source_files.TABLE).select("source_sha256").drop_nulls().collect().to_series()
+    names = recorded_lake.scan(source_files.TABLE).select("file_name").collect().to_series()
+    digests = recorded_lake.scan(source_files.TABLE).select("source_sha256").drop_nulls().collect().to_series()
     assert len(sealed) > 0
     assert not [value for value in (*sealed, *names) if value in html]
     assert "sealed:1:" not in html
     assert all(digest in html for digest in digests)
 
 
-def test_a_page_of_one_run_holds_it_and_its_baseline_alone(recorded: Lake) -> None:
-    run_id, baseline = recorded.scan(pairs.TABLE).select("run_id", "baseline_run_id").sort("run_id").collect().row(0)
-    made = report.build_page(recorded, [run_id])
+def test_a_page_of_one_run_holds_it_and_its_baseline_alone(recorded_lake: Lake) -> None:
+    run_id, baseline = (
+        recorded_lake.scan(pairs.TABLE).select("run_id", "baseline_run_id").sort("run_id").collect().row(0)
+    )
+    made = report.build_page(recorded_lake, [run_id])
     assert made.runs == 2
-    others = {*recorded.snapshot(runs.TABLE).run_ids} - {run_id, baseline}
+    others = {*recorded_lake.snapshot(runs.TABLE).run_ids} - {run_id, baseline}
     assert not [other for other in others if f'data-run="{other}"' in made.html]
 
 
-def test_a_run_that_is_not_there_is_named_with_the_nearest_that_is(recorded: Lake) -> None:
-    known = min(recorded.snapshot(runs.TABLE).run_ids)
+def test_a_run_that_is_not_there_is_named_with_the_nearest_that_is(recorded_lake: Lake) -> None:
+    known = min(recorded_lake.snapshot(runs.TABLE).run_ids)
     with pytest.raises(EvidenceRejected, match=f"did you mean '{known}'"):
-        report.build_page(recorded, [f"{known}x"])
+        report.build_page(recorded_lake, [f"{known}x"])
 
 
 def test_a_file_is_there_whole_or_as_it_was(tmp_path: Path) -> None:
@@ -89,7 +91,7 @@ def test_a_file_is_there_whole_or_as_it_was(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "taken"]
 
 
-def called(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run_command(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The command as a person calls it, without a terminal and without colours."""
     return subprocess.run(
         [*COMMAND, "--lake", str(place), *words],
@@ -102,31 +104,31 @@ def called(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_empty_lake_gives_a_page_that_says_so(tmp_path: Path) -> None:
-    done = called(tmp_path / "lake", "report", "--out", str(tmp_path / "report.html"))
+    done = run_command(tmp_path / "lake", "report", "--out", str(tmp_path / "report.html"))
     assert (done.returncode, done.stderr) == (0, "")
     assert "0 runs, 0 figures" in done.stdout
     assert "There is no run in this lake yet" in (tmp_path / "report.html").read_text("utf-8")
 
 
-def test_a_plot_is_plain_text_with_evidence_on_every_line(recorded: Lake) -> None:
-    place = recorded.place.directory
-    done = called(place, "show", "gold.step_overhead", "--plot")
+def test_a_plot_is_plain_text_with_evidence_on_every_line(recorded_lake: Lake) -> None:
+    place = recorded_lake.place.directory
+    done = run_command(place, "show", "gold.step_overhead", "--plot")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     lines = [line for line in done.stdout.splitlines() if {"○", "●"} & set(line)]
-    assert len(lines) == recorded.scan(step_overhead.TABLE).select(pl.len()).collect().item() > 1
+    assert len(lines) == recorded_lake.scan(step_overhead.TABLE).select(pl.len()).collect().item() > 1
     assert all("measured" in line for line in lines)
 
 
-def test_a_table_without_a_chart_says_which_have_one(recorded: Lake) -> None:
-    done = called(recorded.place.directory, "show", "gold.pairs", "--plot")
+def test_a_table_without_a_chart_says_which_have_one(recorded_lake: Lake) -> None:
+    done = run_command(recorded_lake.place.directory, "show", "gold.pairs", "--plot")
     assert done.returncode == 2
     assert "gold.pairs has no chart to plot" in done.stderr
     assert "gold.overhead_breakdown" in done.stderr
 
 
-def test_a_plot_takes_no_columns(recorded: Lake) -> None:
-    done = called(recorded.place.directory, "show", "gold.step_overhead", "--plot", "--columns", "run_id")
+def test_a_plot_takes_no_columns(recorded_lake: Lake) -> None:
+    done = run_command(recorded_lake.place.directory, "show", "gold.step_overhead", "--plot", "--columns", "run_id")
     assert done.returncode == 2
     assert "--plot" in done.stderr
 

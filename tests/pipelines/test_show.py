@@ -10,7 +10,7 @@ from pipelines.cli import show
 SENTENCE = "a verdict that says more than sixty characters can hold, and whose end is the part that matters most"
 
 
-def drawn(width: int) -> str:
+def draw(width: int) -> str:
     out = io.StringIO()
     rows = duckdb.connect().sql("SELECT $text AS verdict, NULL AS reason, 7 AS n", params={"text": SENTENCE})
     show.draw_table(rows.to_arrow_reader(), 1, Console(file=out, width=width))
@@ -18,11 +18,11 @@ def drawn(width: int) -> str:
 
 
 def test_a_row_that_does_not_fit_the_width_is_a_block_with_its_texts_whole() -> None:
-    lines = drawn(60).splitlines()
+    lines = draw(60).splitlines()
     told = " ".join(" ".join(lines).split())
     assert told.startswith(f"verdict {SENTENCE} n 7 ")
     assert lines[-1] == "1 of 1 rows; 1 columns without a value are not shown"
 
 
 def test_in_a_grid_a_long_text_is_cut_and_says_so() -> None:
-    assert f"{SENTENCE[:59]}…" in drawn(200)
+    assert f"{SENTENCE[:59]}…" in draw(200)

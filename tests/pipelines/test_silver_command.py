@@ -80,7 +80,7 @@ def _no_keyring_of_ours() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, empty_records: Path) -> Path:
+def built_place(tmp_path_factory: pytest.TempPathFactory, empty_records: Path) -> Path:
     """The place of runs of every sort that one launch has built; only to be read, or copied."""
     place = tmp_path_factory.mktemp("built")
     shutil.copytree(empty_records, place / ".dagster")
@@ -101,13 +101,13 @@ def built(tmp_path_factory: pytest.TempPathFactory, empty_records: Path) -> Path
 
 
 @pytest.fixture(scope="module")
-def reading(built: Path) -> Callable[..., Result]:
+def reading(built_place: Path) -> Callable[..., Result]:
     """The command on the lake that all tests share."""
-    return command(built)
+    return command(built_place)
 
 
 @pytest.fixture(scope="module")
-def told(reading: Callable[..., Result]) -> str:
+def status_text(reading: Callable[..., Result]) -> str:
     """What `status` says of all runs."""
     done = reading("status")
     assert done.exit_code == 0, "a broken promise is a finding, not a failure of the command"
@@ -115,10 +115,10 @@ def told(reading: Callable[..., Result]) -> str:
 
 
 @pytest.fixture
-def copied(built: Path, tmp_path: Path) -> Path:
+def copied_place(built_place: Path, tmp_path: Path) -> Path:
     """A copy of the shared lake, to be changed."""
     # Dagster's records name their place in full: a copy has its own.
-    shutil.copytree(built, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".dagster"))
+    shutil.copytree(built_place, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".dagster"))
     return tmp_path
 
 
@@ -128,7 +128,7 @@ def teetotal(tmp_path: Path, records_at_hand: None) -> Callable[..., Result]:
     return command(tmp_path)
 
 
-def shown(teetotal: Callable[..., Result], *words: str) -> list[dict[str, Any]]:
+def show_rows(teetotal: Callable[..., Result], *words: str) -> list[dict[str, Any]]:
     """The rows that `show` gives."""
     done = teetotal("show", *words, "--format", "json")
     assert done.exit_code == 0, done.output
@@ -136,22 +136,22 @@ def shown(teetotal: Callable[..., Result], *words: str) -> list[dict[str, Any]]:
     return rows
 
 
-def states(told: str) -> dict[str, list[str]]:
+def states(status_text: str) -> dict[str, list[str]]:
     """The lines of `status`, by run."""
-    lines = [line.split() for line in told.splitlines()[1:]]
+    lines = [line.split() for line in status_text.splitlines()[1:]]
     return {words[0]: words[1:] for words in lines if words and not words[0].endswith(":")}
 
 
 # -- what a person is told ----------------------------------------------------------------------------------------
 
 
-def test_a_broken_promise_and_a_contradicted_claim_are_told_by_status(told: str) -> None:
-    assert "plain: it claims sw_per_hop_aesgcm, yet 2 crossings were not sealed" in told
+def test_a_broken_promise_and_a_contradicted_claim_are_told_by_status(status_text: str) -> None:
+    assert "plain: it claims sw_per_hop_aesgcm, yet 2 crossings were not sealed" in status_text
     broken = "plain: 2 crossings: sw_per_hop_aesgcm must seal gpu_to_gpu, yet it crossed in plaintext"
-    assert broken in told
-    assert "secretive: it claims cc_off, yet 4 messages were sealed by a software hook" in told
-    assert [line for line in told.splitlines() if line.startswith("honest: ") and "yet" in line] == []
-    violations = {run: words[-1] for run, words in states(told).items()}
+    assert broken in status_text
+    assert "secretive: it claims cc_off, yet 4 messages were sealed by a software hook" in status_text
+    assert [line for line in status_text.splitlines() if line.startswith("honest: ") and "yet" in line] == []
+    violations = {run: words[-1] for run, words in states(status_text).items()}
     assert {run: violations[run] for run in ("honest", "plain", "secretive")} == {
         "honest": "0",
         "plain": "2",
@@ -161,37 +161,37 @@ def test_a_broken_promise_and_a_contradicted_claim_are_told_by_status(told: str)
 
 def test_show_gives_the_crossings_of_one_run(reading: Callable[..., Result]) -> None:
     columns = "rank,sealed_message_count,wire_bytes,violation"
-    honest = shown(reading, "silver.crossings", "--run", "honest", "--columns", columns)
+    honest = show_rows(reading, "silver.crossings", "--run", "honest", "--columns", columns)
     assert sorted((row["rank"], row["sealed_message_count"], row["wire_bytes"]) for row in honest) == [
         (0, 2, 1056),
         (1, 2, 1056),
     ]
     assert {row["violation"] for row in honest} == {None}
-    assert len(shown(reading, "silver.crossings", "--run", "plain")) == 2
-    everything = [row["run_id"] for row in shown(reading, "silver.crossings")]
+    assert len(show_rows(reading, "silver.crossings", "--run", "plain")) == 2
+    everything = [row["run_id"] for row in show_rows(reading, "silver.crossings")]
     assert (everything.count("honest"), everything.count("plain"), everything.count("secretive")) == (2, 2, 2)
     drawn = reading("show", "silver.crossings", "--run", "plain").output
     assert "must seal gpu_to_gpu, yet it crossed in" in drawn
     assert "2 of 2 rows" in drawn
 
 
-def test_kernels_that_no_pattern_knows_are_pointed_out_in_a_job_of_several_ranks(told: str) -> None:
-    hints = {line.partition(": ")[0]: line for line in told.splitlines() if "span_kinds.toml" in line}
+def test_kernels_that_no_pattern_knows_are_pointed_out_in_a_job_of_several_ranks(status_text: str) -> None:
+    hints = {line.partition(": ")[0]: line for line in status_text.splitlines() if "span_kinds.toml" in line}
     assert {"known", "alone"}.isdisjoint(hints)
     hint = hints["strange"]
     assert hint.startswith("strange: a job of 2 ranks without a collective that silver/span_kinds.toml knows")
     assert hint.endswith("all 4 GPU kernels count as compute")
 
 
-def test_the_hint_also_comes_where_only_manifest_and_files_show_several_ranks(told: str) -> None:
-    assert "nameless: a job of 2 ranks without a collective" in told
+def test_the_hint_also_comes_where_only_manifest_and_files_show_several_ranks(status_text: str) -> None:
+    assert "nameless: a job of 2 ranks without a collective" in status_text
 
 
-def test_what_was_rejected_is_told_with_its_rule(told: str) -> None:
-    assert "torn: 2 rejected: A negative duration is a clock fault; CUDA events have them under CC (R2)." in told
+def test_what_was_rejected_is_told_with_its_rule(status_text: str) -> None:
+    assert "torn: 2 rejected: A negative duration is a clock fault; CUDA events have them under CC (R2)." in status_text
     assert (
         "torn: 2 merged: An event with the name, place, time, ids and size of another of its source is the same."
-        in told
+        in status_text
     )
 
 
@@ -202,18 +202,18 @@ def test_the_engines_that_the_command_offers_are_those_that_there_are() -> None:
     assert main._ENGINES == engines.ENGINES
 
 
-def test_another_engine_finds_nothing_to_change(copied: Path, teetotal: Callable[..., Result]) -> None:
+def test_another_engine_finds_nothing_to_change(copied_place: Path, teetotal: Callable[..., Result]) -> None:
     first, *others = engines.LOCAL_ENGINES
     # The files of a copied landing zone are others: bronze looks at them again.
     assert teetotal("run", "--no-check", "--engine", first, "honest").exit_code == 0
-    versions = {path: path.stat().st_mtime_ns for path in (copied / "lake" / "silver").rglob("*.json")}
+    versions = {path: path.stat().st_mtime_ns for path in (copied_place / "lake" / "silver").rglob("*.json")}
     names = [word for table in silver.TABLES for word in ("--to", table.full_name)]
     for other in others:
         words = ("run", "--no-check", "--engine", other, "honest")
         assert teetotal(*words).output == "honest: up to date, nothing to do\n"
         again = teetotal(*words, "--full", *names)
         assert again.exit_code == 0, again.output
-    assert {path: path.stat().st_mtime_ns for path in (copied / "lake" / "silver").rglob("*.json")} == versions
+    assert {path: path.stat().st_mtime_ns for path in (copied_place / "lake" / "silver").rglob("*.json")} == versions
 
 
 def test_an_engine_that_there_is_not_is_wrong_usage_and_writes_nothing(
@@ -239,24 +239,24 @@ def test_an_engine_that_there_is_not_is_wrong_usage_and_writes_nothing(
 
 
 def test_a_keyring_that_others_may_read_fails_every_run_in_a_line_and_leaves_them_to_be_run_again(
-    copied: Path, teetotal: Callable[..., Result]
+    copied_place: Path, teetotal: Callable[..., Result]
 ) -> None:
-    put(copied / "landing", "late", SEALED, *hook(*_HOOK))
-    before = shown(teetotal, "silver.crossings")
-    keyring = copied / "keyring.json"
+    put(copied_place / "landing", "late", SEALED, *hook(*_HOOK))
+    before = show_rows(teetotal, "silver.crossings")
+    keyring = copied_place / "keyring.json"
     keyring.chmod(0o644)
     done = teetotal("run", "--no-check", "--full", "honest", "late")
     assert done.exit_code == 1
     lines = done.stderr.splitlines()
     assert [line.partition(": failed: ")[0] for line in lines] == ["honest", "late"]
     assert all("keyring.json" in line for line in lines)
-    assert shown(teetotal, "silver.crossings") == before, "what was made before is as it was"
-    assert shown(teetotal, "silver.runs", "--run", "late") == []
+    assert show_rows(teetotal, "silver.crossings") == before, "what was made before is as it was"
+    assert show_rows(teetotal, "silver.runs", "--run", "late") == []
     assert states(teetotal("status").output)["late"][0] == "stale"
     keyring.chmod(0o600)
     assert teetotal("run", "--no-check").exit_code == 0
     assert {words[0] for words in states(teetotal("status").output).values()} == {"unchecked"}
-    assert len(shown(teetotal, "silver.runs")) == 9
+    assert len(show_rows(teetotal, "silver.runs")) == 9
 
 
 def test_one_run_that_no_engine_can_conform_fails_alone(teetotal: Callable[..., Result], tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_one_run_that_no_engine_can_conform_fails_alone(teetotal: Callable[..., 
         "b": "stale",
         "c": "unchecked",
     }
-    assert {row["run_id"] for row in shown(teetotal, "silver.runs")} == {"a", "c"}
+    assert {row["run_id"] for row in show_rows(teetotal, "silver.runs")} == {"a", "c"}
 
 
 def test_a_number_that_no_engine_can_add_is_no_traceback_and_stops_no_other_run(

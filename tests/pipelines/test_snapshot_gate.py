@@ -17,7 +17,7 @@ from tests.support.snapshot_repository import (
     STEPS,
     SnapshotRepository,
     gate,
-    told,
+    run_review,
 )
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def test_what_is_not_committed_is_reviewed_and_cannot_be_explained(repository: S
     assert "it is not committed, so no commit can explain it: `gold.pairs`, `gold.step_overhead`" in page
     assert "1.42× → 1.61×" in page  # noqa: RUF001
     assert "the work tree (2 not committed)" in page
-    assert told()[0] == 0
+    assert run_review()[0] == 0
 
 
 def test_what_main_brings_in_is_not_the_change(repository: SnapshotRepository) -> None:

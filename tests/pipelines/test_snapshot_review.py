@@ -26,7 +26,7 @@ def change(before: str, after: str, key: tuple[str, ...] = KEY) -> TableChange:
     return found
 
 
-def reviewed(before: str, after: str, title: str = "gold.made_up", key: tuple[str, ...] = KEY) -> Reviewed:
+def review(before: str, after: str, title: str = "gold.made_up", key: tuple[str, ...] = KEY) -> Reviewed:
     return Reviewed("a.csv", "a.csv", title, before, after, change(before, after, key))
 
 
@@ -110,7 +110,7 @@ def test_null_nan_and_numbers_are_told_apart() -> None:
         ("0", "3", 3, math.inf),
         ("inf", "0.25", None, None),
     ]
-    told = section(reviewed(before, after))
+    told = section(review(before, after))
     assert "| a, 0 | `value_ns` | null | 7 ns | – | – |" in told  # noqa: RUF001
     assert "| a, 2 | `value_ns` | 0 | 3 ns | +3 ns | from 0 |" in told
     assert "| a, 0 | `share_fraction` | 50.0 % | nan |" in told
@@ -122,45 +122,45 @@ def test_whole_numbers_are_exact_to_the_last_digit() -> None:
 
 
 def test_a_move_too_small_for_three_digits_is_told_in_full() -> None:
-    told = section(reviewed(f"{HEAD}a,0,x,279300123,,m\n", f"{HEAD}a,0,x,279300124,,m\n"))
+    told = section(review(f"{HEAD}a,0,x,279300123,,m\n", f"{HEAD}a,0,x,279300124,,m\n"))
     assert "| a, 0 | `value_ns` | 279300123 | 279300124 | +1 ns | +3.6e−07 % |" in told  # noqa: RUF001
 
 
 def test_a_fraction_moves_by_points_and_by_percent() -> None:
-    told = section(reviewed(f"{HEAD}a,0,x,1,0.5,m\n", f"{HEAD}a,0,x,1,0.6,m\n"))
+    told = section(review(f"{HEAD}a,0,x,1,0.5,m\n", f"{HEAD}a,0,x,1,0.6,m\n"))
     assert "| 50.0 % | 60.0 % | +10.0 points | +20.0 % |" in told
 
 
 def test_the_largest_relative_moves_of_a_table_come_first() -> None:
     rows = [f"a,{rank},x,{value},,m\n" for rank, value in enumerate((100, 100, 100, 0))]
     moved = [f"a,{rank},x,{value},,m\n" for rank, value in enumerate((101, 300, 50, 1))]
-    told = section(reviewed(HEAD + "".join(rows), HEAD + "".join(moved)))
+    told = section(review(HEAD + "".join(rows), HEAD + "".join(moved)))
     assert re.findall(r"\| a, (\d) \|", told) == ["3", "1", "2", "0"]
 
 
 def test_a_kind_that_changed_is_told() -> None:
-    told = section(reviewed("a,b\ntext,int64\nx,1\n", "a,b\ntext,int64 or null\nx,1\n", key=("a",)))
+    told = section(review("a,b\ntext,int64\nx,1\n", "a,b\ntext,int64 or null\nx,1\n", key=("a",)))
     assert "Kind of `b`: int64 → int64 or null" in told
 
 
 def test_time_that_went_from_one_column_to_another_is_told_as_such() -> None:
     head = "run_id,a_ns,b_ns\ntext,int64,int64\n"
-    assert "In every row the moved times sum" in section(reviewed(f"{head}x,5,7\n", f"{head}x,4,8\n", key=("run_id",)))
-    assert "In every row" not in section(reviewed(f"{head}x,5,7\n", f"{head}x,4,9\n", key=("run_id",)))
+    assert "In every row the moved times sum" in section(review(f"{head}x,5,7\n", f"{head}x,4,8\n", key=("run_id",)))
+    assert "In every row" not in section(review(f"{head}x,5,7\n", f"{head}x,4,9\n", key=("run_id",)))
 
 
 def test_time_that_went_from_one_row_of_a_run_to_another_is_told_as_such() -> None:
     head, key = "run_id,part,overhead_ns\ntext,text,int64 or null\n", ("run_id", "part")
     before = f"{head}x,copy,5\nx,crypto,7\n"
     law = "In every run each moved time sums to what it did before"
-    assert law in section(reviewed(before, f"{head}x,copy,7\nx,crypto,5\n", key=key))
-    assert law not in section(reviewed(before, f"{head}x,copy,7\nx,crypto,6\n", key=key))
-    assert law not in section(reviewed(before, f"{head}x,copy,\nx,crypto,7\n", key=key))
+    assert law in section(review(before, f"{head}x,copy,7\nx,crypto,5\n", key=key))
+    assert law not in section(review(before, f"{head}x,copy,7\nx,crypto,6\n", key=key))
+    assert law not in section(review(before, f"{head}x,copy,\nx,crypto,7\n", key=key))
 
 
 def test_means_are_taken_apart_where_the_key_names_a_few_things() -> None:
     head = "run_id,part,overhead_ns\ntext,text,int64\n"
-    told = section(reviewed(f"{head}x,copy,5\nx,crypto,7\n", f"{head}x,copy,7\nx,crypto,5\n", key=("run_id", "part")))
+    told = section(review(f"{head}x,copy,5\nx,crypto,7\n", f"{head}x,copy,7\nx,crypto,5\n", key=("run_id", "part")))
     assert "| `overhead_ns`, copy | 1 | 5 ns → 7 ns | +2 ns | +40.0 % |" in told
     assert "| `overhead_ns`, crypto | 1 | 7 ns → 5 ns | −2 ns | −28.6 % |" in told  # noqa: RUF001
 
@@ -180,7 +180,7 @@ ANSWER = (
 
 
 def verdicts(before: str, after: str) -> str:
-    item = reviewed(ANSWER + before, ANSWER + after, "gold.step_overhead", ("run_id",))
+    item = review(ANSWER + before, ANSWER + after, "gold.step_overhead", ("run_id",))
     return page(Review("a with b", (item,))).partition("### Verdicts")[2].partition("###")[0]
 
 
@@ -206,7 +206,7 @@ def test_an_answer_that_became_unknown_is_told() -> None:
 
 def test_a_flip_in_another_table_is_told_with_its_row() -> None:
     head = "run_id,operation,verdict_class\ntext,text,text\n"
-    item = reviewed(
+    item = review(
         f"{head}r,copy,slower\n", f"{head}r,copy,faster\n", "gold.operation_overhead", ("run_id", "operation")
     )
     told = page(Review("a with b", (item,)))
@@ -219,7 +219,7 @@ HOSTILE = "@everyone | <script>alert(1)</script> [x](http://evil.example) `a` \\
 
 def test_no_cell_reason_or_name_is_obeyed() -> None:
     quoted = '"' + HOSTILE.replace('"', '""') + '"'
-    item = reviewed(f"{HEAD}a,0,{quoted},1,,m\n", f"{HEAD}{quoted},0,x,1,,m\na,0,{quoted}z,2,,m\n".replace('"z', 'z"'))
+    item = review(f"{HEAD}a,0,{quoted},1,,m\n", f"{HEAD}{quoted},0,x,1,,m\na,0,{quoted}z,2,,m\n".replace('"z', 'z"'))
     full = Reviewed(
         **{
             **item.__dict__,
@@ -245,7 +245,7 @@ def test_a_long_review_is_cut_to_a_comment_with_the_largest_moves_first() -> Non
     def many(factor: int) -> str:
         return HEAD + "".join(f"run-{row},0,{'long' * 20},{1000 + row * factor},,m\n" for row in range(400))
 
-    items = [reviewed(many(1), many(place + 2), f"gold.table_{place:03}") for place in range(120)]
+    items = [review(many(1), many(place + 2), f"gold.table_{place:03}") for place in range(120)]
     told = page(Review("a with b", tuple(items)))
     assert len(told.encode()) <= MOST_CHARACTERS
     assert "sections left out here: `python -m pipelines.review --full` has all." in told
@@ -264,7 +264,7 @@ def test_a_head_that_is_too_long_by_itself_is_cut_at_a_line() -> None:
 
 
 def test_what_is_not_explained_comes_first() -> None:
-    small = reviewed(f"{HEAD}a,0,x,100,,m\n", f"{HEAD}a,0,x,101,,m\n", "gold.small")
-    large = reviewed(f"{HEAD}a,0,x,100,,m\n", f"{HEAD}a,0,x,900,,m\n", "gold.large")
+    small = review(f"{HEAD}a,0,x,100,,m\n", f"{HEAD}a,0,x,101,,m\n", "gold.small")
+    large = review(f"{HEAD}a,0,x,100,,m\n", f"{HEAD}a,0,x,900,,m\n", "gold.large")
     told = page(Review("a with b", (Reviewed(**{**small.__dict__, "fault": "no reason"}), large)))
     assert told.index("### `gold.small`") < told.index("### `gold.large`")

@@ -45,11 +45,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ask(root: Path, spark: SparkSession) -> Callable[..., list[dict[str, Any]]]:
     """The rows that a statement gives on Spark."""
 
-    def asked(sql: str, **values: Any) -> list[dict[str, Any]]:
+    def query_spark(sql: str, **values: Any) -> list[dict[str, Any]]:
         with spark_query(_lake(root), Cluster(), sql, values) as answer:
             return list(answer.rows().read_all().to_pylist())
 
-    return asked
+    return query_spark
 
 
 @pytest.mark.parametrize(

@@ -61,13 +61,13 @@ def rows(*texts: str, alias: str = "text") -> pa.RecordBatchReader:
     return duckdb.from_arrow(frame.to_arrow()).to_arrow_reader()
 
 
-def written(batches: pa.RecordBatchReader, form: str) -> bytes:
+def write(batches: pa.RecordBatchReader, form: str) -> bytes:
     out = io.BytesIO()
     show.write_rows(batches, form, out)
     return out.getvalue()
 
 
-def drawn(batches: pa.RecordBatchReader, width: int) -> str:
+def draw(batches: pa.RecordBatchReader, width: int) -> str:
     out = io.StringIO()
     show.draw_table(batches, 1, Console(file=out, width=width))
     return out.getvalue()
@@ -104,32 +104,32 @@ def test_a_cell_is_quoted_or_begins_no_formula(text: str) -> None:
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("width", [30, 200], ids=["blocks", "grid"])
 def test_a_table_shows_hostile_cells_and_column_names_as_escapes(text: str, width: int) -> None:
-    seen = drawn(rows(text, alias=text), width)
+    seen = draw(rows(text, alias=text), width)
     assert is_harmless(seen)
     assert make_printable(text)[:20].rstrip() in seen
 
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_a_cell_or_a_name_that_begins_a_formula_gets_a_quote(text: str) -> None:
-    lines = list(csv.reader(io.StringIO(written(rows(text, alias=text), "csv").decode(), newline="")))
+    lines = list(csv.reader(io.StringIO(write(rows(text, alias=text), "csv").decode(), newline="")))
     assert lines == [[f"'{text}", "n", "i"], [f"'{text}", "-1.5", "-2"]]
 
 
 def test_texts_and_numbers_that_are_none_stay_as_they_are() -> None:
-    lines = list(csv.reader(io.StringIO(written(rows(*PLAIN), "csv").decode(), newline="")))
+    lines = list(csv.reader(io.StringIO(write(rows(*PLAIN), "csv").decode(), newline="")))
     assert lines == [["text", "n", "i"], *([text, "-1.5", "-2"] for text in PLAIN)]
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_csv_on_a_terminal_steers_nothing(text: str) -> None:
-    assert is_harmless(written(rows(text, alias=text), "csv").decode().replace("\r", ""))
+    assert is_harmless(write(rows(text, alias=text), "csv").decode().replace("\r", ""))
 
 
 @pytest.mark.parametrize("text", [*HOSTILE.values(), *FORMULAS])
 def test_json_and_parquet_are_exact(text: str) -> None:
-    (row,) = json.loads(written(rows(text), "json"))
+    (row,) = json.loads(write(rows(text), "json"))
     assert row["text"] == text
-    assert pl.read_parquet(io.BytesIO(written(rows(text), "parquet")))["text"].to_list() == [text]
+    assert pl.read_parquet(io.BytesIO(write(rows(text), "parquet")))["text"].to_list() == [text]
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------

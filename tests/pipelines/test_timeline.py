@@ -61,7 +61,7 @@ INSPECTOR = (
 
 
 @pytest.fixture
-def mixed(lake: Lake, land_files: LandFiles) -> Lake:
+def mixed_lake(lake: Lake, land_files: LandFiles) -> Lake:
     """A run with a trace, readings, a log and the Inspector's lines."""
     files = {"rank0.json": trace(), "dcgm.prom": scrapes(), "log-r0.csv": LOG, "inspector.jsonl": INSPECTOR}
     assert set(land_files(files).files["outcome"]) == {"kept"}
@@ -74,8 +74,8 @@ def ask(lake: Lake, sql: str) -> list[dict[str, Any]]:
         return list(answer.rows().read_all().to_pylist())
 
 
-def test_every_source_stands_in_it_with_its_rows(mixed: Lake) -> None:
-    rows = ask(mixed, "SELECT source, kind, count(*) AS n FROM silver.timeline GROUP BY ALL ORDER BY ALL")
+def test_every_source_stands_in_it_with_its_rows(mixed_lake: Lake) -> None:
+    rows = ask(mixed_lake, "SELECT source, kind, count(*) AS n FROM silver.timeline GROUP BY ALL ORDER BY ALL")
     assert [tuple(row.values()) for row in rows] == [
         ("bronze.collective_records", "collective", 1),
         ("silver.collectives", "collective", 2),
@@ -86,23 +86,23 @@ def test_every_source_stands_in_it_with_its_rows(mixed: Lake) -> None:
     assert {row["source"] for row in rows} == {table.full_name for table in timeline.READS}
 
 
-def test_the_query_on_the_page_joins_a_step_to_its_readings_and_its_collectives(mixed: Lake) -> None:
+def test_the_query_on_the_page_joins_a_step_to_its_readings_and_its_collectives(mixed_lake: Lake) -> None:
     (text,) = re.findall(r"```sql\n(SELECT[^`]*silver\.timeline[^`]*)```", PAGE)
-    assert ask(mixed, text) == [
+    assert ask(mixed_lake, text) == [
         {"rank": 0, "step_number": 0, "duration_ns": S, "collectives": 1, "collective_ns": 50_000, "mean_w": 101.5},
         {"rank": 0, "step_number": 1, "duration_ns": S, "collectives": 1, "collective_ns": 50_000, "mean_w": 105.5},
     ]
 
 
-def test_every_row_has_its_evidence_and_a_run_that_is_not_there_has_none(mixed: Lake) -> None:
+def test_every_row_has_its_evidence_and_a_run_that_is_not_there_has_none(mixed_lake: Lake) -> None:
     known = (
         "SELECT DISTINCT evidence FROM silver.timeline WHERE evidence NOT IN ('measured', 'modelled', 'unobservable')"
     )
-    assert ask(mixed, known) == []
-    assert ask(mixed, "SELECT * FROM silver.timeline WHERE run_id = 'nobody'") == []
+    assert ask(mixed_lake, known) == []
+    assert ask(mixed_lake, "SELECT * FROM silver.timeline WHERE run_id = 'nobody'") == []
 
 
-def test_it_is_listed_and_a_near_miss_is_answered_with_its_name(mixed: Lake) -> None:
-    assert "timeline" in {row["name"] for row in ask(mixed, "SHOW ALL TABLES")}
+def test_it_is_listed_and_a_near_miss_is_answered_with_its_name(mixed_lake: Lake) -> None:
+    assert "timeline" in {row["name"] for row in ask(mixed_lake, "SHOW ALL TABLES")}
     with pytest.raises(EvidenceRejected, match=re.escape("silver.timeline")):
-        ask(mixed, "SELECT * FROM silver.timelines")
+        ask(mixed_lake, "SELECT * FROM silver.timelines")

@@ -104,7 +104,7 @@ def records(house: House) -> Iterator[dg.DagsterInstance]:
 
 
 @pytest.fixture(scope="module")
-def dropped(house: House, serving: Serving) -> float:
+def seconds_to_gold(house: House, serving: Serving) -> float:
     """Two runs landed under the daemon's eyes, one of them broken; the seconds until gold has the other."""
     directory = house.zone.place.directory / BROKEN
     directory.mkdir()
@@ -116,13 +116,13 @@ def dropped(house: House, serving: Serving) -> float:
     return time.monotonic() - begun
 
 
-def made(records: dg.DagsterInstance, name: str) -> Counter[str]:
+def count_materialisations(records: dg.DagsterInstance, name: str) -> Counter[str]:
     """How often each partition of a table was made."""
     found = records.fetch_materializations(asset_key(name), limit=_MANY).records
     return Counter(str(one.partition_key) for one in found)
 
 
-def settled(records: dg.DagsterInstance, since: float) -> dict[str, dg.DagsterRun]:
+def wait_for_launches(records: dg.DagsterInstance, since: float) -> dict[str, dg.DagsterRun]:
     """All launches, once none works and both sensors have looked again after the last of them."""
 
     def all_ended() -> dict[str, dg.DagsterRun] | None:
@@ -201,19 +201,21 @@ def test_one_partition_is_launched_by_hand(page: Page, records: dg.DagsterInstan
 
 
 def test_a_run_that_is_dropped_reaches_gold_without_a_hand(
-    page: Page, house: House, dropped: float, records: dg.DagsterInstance
+    page: Page, house: House, seconds_to_gold: float, records: dg.DagsterInstance
 ) -> None:
-    (ARTEFACTS / "seconds.json").write_text(json.dumps({"from landing zone to gold": round(dropped, 1)}), "utf-8")
-    settled(records, time.time())
+    (ARTEFACTS / "seconds.json").write_text(
+        json.dumps({"from landing zone to gold": round(seconds_to_gold, 1)}), "utf-8"
+    )
+    wait_for_launches(records, time.time())
     assert {name for name, run_id in contents(house) if run_id == OTHER} >= {"gold.time_breakdown", "silver.spans"}
     page.goto("/runs")
     expect(page.get_by_text("landing_sensor").first).to_be_visible()
 
 
 def test_a_partition_that_failed_says_so_and_its_event_says_why(
-    page: Page, dropped: float, records: dg.DagsterInstance
+    page: Page, seconds_to_gold: float, records: dg.DagsterInstance
 ) -> None:
-    settled(records, time.time())
+    wait_for_launches(records, time.time())
     page.goto(f"/assets/silver/spans?view=partitions&partition={BROKEN}")
     expect(page.get_by_text("failed, and did not materialize this asset")).to_be_visible()
     page.screenshot(path=ARTEFACTS / "failed_partition.png")
@@ -222,33 +224,35 @@ def test_a_partition_that_failed_says_so_and_its_event_says_why(
     expect(page.get_by_text(REASON).first).to_be_visible()
 
 
-def test_where_nothing_is_touched_nothing_is_launched(dropped: float, records: dg.DagsterInstance) -> None:
-    before = settled(records, time.time())
-    assert settled(records, time.time()).keys() == before.keys()
+def test_where_nothing_is_touched_nothing_is_launched(seconds_to_gold: float, records: dg.DagsterInstance) -> None:
+    before = wait_for_launches(records, time.time())
+    assert wait_for_launches(records, time.time()).keys() == before.keys()
 
 
 def test_a_changed_file_brings_its_run_and_the_pairs_of_its_run_up_to_date_and_no_other(
-    page: Page, house: House, dropped: float, records: dg.DagsterInstance
+    page: Page, house: House, seconds_to_gold: float, records: dg.DagsterInstance
 ) -> None:
-    before, launched = contents(house), settled(records, time.time())
-    counts = {name: made(records, name) for name in ("silver.spans", "gold.step_overhead")}
+    before, launched = contents(house), wait_for_launches(records, time.time())
+    counts = {name: count_materialisations(records, name) for name in ("silver.spans", "gold.step_overhead")}
     lengthen_steps(house, PLAIN)
-    eventually(lambda: {PLAIN, TEE} <= changed(before, contents(house)), "the run and its pair are up to date")
-    new = [one for run_id, one in settled(records, time.time()).items() if run_id not in launched]
-    assert changed(before, contents(house)) == {PLAIN, TEE}
+    eventually(
+        lambda: {PLAIN, TEE} <= list_changed_runs(before, contents(house)), "the run and its pair are up to date"
+    )
+    new = [one for run_id, one in wait_for_launches(records, time.time()).items() if run_id not in launched]
+    assert list_changed_runs(before, contents(house)) == {PLAIN, TEE}
     assert {key for key, digest in contents(house).items() if key[1] == TEE and digest != before[key]} == {
         ("gold.step_overhead", TEE),
         ("gold.overhead_breakdown", TEE),
         ("gold.operation_overhead", TEE),
     }
     assert [one.tags.get("dagster/asset_partition_range_start") for one in new if one.job_name == "ingest"] == [PLAIN]
-    assert made(records, "silver.spans") - counts["silver.spans"] == Counter([PLAIN])
-    assert (made(records, "gold.step_overhead") - counts["gold.step_overhead"]).keys() == {PLAIN, TEE}
+    assert count_materialisations(records, "silver.spans") - counts["silver.spans"] == Counter([PLAIN])
+    assert (count_materialisations(records, "gold.step_overhead") - counts["gold.step_overhead"]).keys() == {PLAIN, TEE}
     page.goto(f"/assets/gold/step_overhead?view=events&partition={TEE}")
     expect(page.get_by_text("rows_shown").first).to_be_visible()
 
 
-def changed(before: dict[tuple[str, str], str], after: dict[tuple[str, str], str]) -> set[str]:
+def list_changed_runs(before: dict[tuple[str, str], str], after: dict[tuple[str, str], str]) -> set[str]:
     """The runs of which a partition is another."""
     return {run_id for (name, run_id), digest in after.items() if before.get((name, run_id)) != digest}
 

@@ -48,7 +48,7 @@ def open_lake(root: Path) -> tuple[Lake, LandingZone]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def intact_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pair of runs, from landing to gold."""
     root = tmp_path_factory.mktemp("undisturbed")
     for run_id, step_us, manifest in (("plain", 100, OFF), ("tee", 130, f'{TEE}baseline = "plain"\n')):
@@ -60,16 +60,16 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def copy(undisturbed: Path, target: Path) -> Path:
-    shutil.copytree(undisturbed, target, ignore=lambda *_: ["landing"])
-    (target / "landing").symlink_to(undisturbed / "landing")
+def copy(intact_lake: Path, target: Path) -> Path:
+    shutil.copytree(intact_lake, target, ignore=lambda *_: ["landing"])
+    (target / "landing").symlink_to(intact_lake / "landing")
     return target
 
 
 @pytest.fixture
-def root(undisturbed: Path, tmp_path: Path) -> Path:
+def root(intact_lake: Path, tmp_path: Path) -> Path:
     """A copy of it, to be damaged."""
-    return copy(undisturbed, tmp_path / "copy")
+    return copy(intact_lake, tmp_path / "copy")
 
 
 def teetotal(root: Path, *words: str) -> Result:
@@ -117,7 +117,7 @@ def rows(root: Path) -> dict[str, object]:
 
 @pytest.mark.parametrize("damage", [truncate, delete])
 def test_a_missing_or_truncated_file_is_noticed_without_reading_and_an_ordinary_run_rebuilds_it(
-    root: Path, undisturbed: Path, damage: Callable[[Path], None]
+    root: Path, intact_lake: Path, damage: Callable[[Path], None]
 ) -> None:
     lake, zone = open_lake(root)
     (path, _) = data_files(lake, spans.TABLE)
@@ -135,7 +135,7 @@ def test_a_missing_or_truncated_file_is_noticed_without_reading_and_an_ordinary_
     assert teetotal(root, "show", "silver.spans", "--run", "tee").exit_code == 0
     rebuild(root, full=False)
     assert stale_runs(lake, zone) == set()
-    assert rows(root) == rows(undisturbed)
+    assert rows(root) == rows(intact_lake)
 
 
 def test_verify_lists_what_is_damaged_and_says_what_to_type(root: Path) -> None:
@@ -204,12 +204,12 @@ def test_maintenance_fails_and_says_why_when_a_file_that_is_due_is_damaged(deplo
 
 
 def test_flipped_bits_anywhere_are_found_and_a_full_rebuild_makes_every_table_what_it_was(
-    undisturbed: Path, tmp_path: Path
+    intact_lake: Path, tmp_path: Path
 ) -> None:
     chance = random.Random(29)
-    want = rows(undisturbed)
+    want = rows(intact_lake)
     for number in range(pick_size(1, 40)):
-        root = copy(undisturbed, tmp_path / str(number))
+        root = copy(intact_lake, tmp_path / str(number))
         lake, _ = open_lake(root)
         damaged = chance.sample(data_files(lake), pick_size(12, 20))
         for place, path in enumerate(damaged):

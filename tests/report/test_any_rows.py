@@ -19,7 +19,7 @@ from report.pictures import figure, picture
 from report.terminal import plot
 from tests.report.test_markdown import cells, strange
 from tests.report.test_pictures import MARKS
-from tests.support.drawn_figures import SVG, parsed
+from tests.support.drawn_figures import SVG, parse_svg
 
 if TYPE_CHECKING:
     from lake.tables import Column, Table
@@ -75,4 +75,4 @@ def test_any_rows_give_a_specification_a_plot_and_an_inert_table(table: Table, d
 def test_any_rows_give_a_well_formed_picture(table: Table, data: st.DataObject) -> None:
     svg = picture(table, data.draw(tables(table)))
     if svg is not None:
-        assert {mark.tag.removeprefix(SVG) for mark in parsed(svg).iter()} <= MARKS
+        assert {mark.tag.removeprefix(SVG) for mark in parse_svg(svg).iter()} <= MARKS

@@ -77,7 +77,7 @@ def browser() -> Iterator[Browser]:
         yield launched
 
 
-def opened(browser: Browser, file: Path, *, has_script: bool = True, is_dark: bool = False) -> Opened:
+def open_page(browser: Browser, file: Path, *, has_script: bool = True, is_dark: bool = False) -> Opened:
     """The file in a window of its own, with the network off."""
     window = browser.new_context(
         offline=True,
@@ -94,7 +94,7 @@ def opened(browser: Browser, file: Path, *, has_script: bool = True, is_dark: bo
 
 
 def test_all_figures_are_drawn_and_nothing_is_complained_of_or_asked_for(browser: Browser, file: Path) -> None:
-    found = opened(browser, file)
+    found = open_page(browser, file)
     assert found.said == []
     assert found.asked == [file.as_uri()]
     assert found.page.locator("figure").count() == FIGURES
@@ -105,7 +105,7 @@ def test_all_figures_are_drawn_and_nothing_is_complained_of_or_asked_for(browser
 
 
 def test_a_filter_leaves_what_it_names_with_its_baseline_and_hides_the_rest(browser: Browser, file: Path) -> None:
-    found = opened(browser, file)
+    found = open_page(browser, file)
     assert all(run in found.texts("step_overhead") for run in ("small-sealed", "large-sealed"))
     found.choose("model", "Small")
     found.settle(2)
@@ -126,14 +126,14 @@ def test_a_filter_leaves_what_it_names_with_its_baseline_and_hides_the_rest(brow
 
 
 def test_a_filter_that_leaves_no_run_says_so_in_place_of_a_chart(browser: Browser, file: Path) -> None:
-    found = opened(browser, file)
+    found = open_page(browser, file)
     found.choose("model", "Lone")
     found.settle(2)
     expect(found.page.locator("#chart-step_overhead")).to_have_text("No run in sight has a line here.")
 
 
 def test_a_mark_tells_its_value_and_evidence_when_it_is_pointed_at(browser: Browser, file: Path) -> None:
-    found = opened(browser, file)
+    found = open_page(browser, file)
     found.page.locator("#chart-overhead_breakdown .role-mark path[fill='#d55e00']").first.hover()
     tooltip = found.page.locator("#vg-tooltip-element.visible")
     expect(tooltip).to_contain_text("sealing and opening")
@@ -141,7 +141,7 @@ def test_a_mark_tells_its_value_and_evidence_when_it_is_pointed_at(browser: Brow
 
 
 def test_without_a_script_every_figure_is_a_still_picture_and_no_control_is_shown(browser: Browser, file: Path) -> None:
-    found = opened(browser, file, has_script=False)
+    found = open_page(browser, file, has_script=False)
     assert found.page.locator(".chart > svg").count() == FIGURES
     assert "small-sealed" in found.texts("step_overhead")
     expect(found.page.locator("#filters")).to_be_hidden()
@@ -153,7 +153,7 @@ def test_without_a_script_every_figure_is_a_still_picture_and_no_control_is_show
 def test_words_can_be_read_by_day_and_by_night_and_the_button_turns_one_into_the_other(
     browser: Browser, file: Path, is_dark: bool
 ) -> None:
-    found = opened(browser, file, is_dark=is_dark)
+    found = open_page(browser, file, is_dark=is_dark)
     paper = found.page.evaluate("getComputedStyle(document.body).backgroundColor")
     inks = [
         found.page.locator(place).first.evaluate(f"one => getComputedStyle(one).{name}")
@@ -170,7 +170,7 @@ def test_words_can_be_read_by_day_and_by_night_and_the_button_turns_one_into_the
 
 
 def test_on_paper_it_is_light_without_controls_and_its_details_are_open(browser: Browser, file: Path) -> None:
-    found = opened(browser, file, is_dark=True)
+    found = open_page(browser, file, is_dark=True)
     found.page.emulate_media(media="print")
     assert found.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     expect(found.page.locator("#filters")).to_be_hidden()
@@ -179,7 +179,7 @@ def test_on_paper_it_is_light_without_controls_and_its_details_are_open(browser:
 
 
 def test_it_is_read_by_heading_by_key_and_by_ear(browser: Browser, file: Path) -> None:
-    found = opened(browser, file)
+    found = open_page(browser, file)
     assert found.page.locator("html").get_attribute("lang") == "en"
     assert found.page.locator("h1").count() == 1
     levels = [
@@ -200,7 +200,7 @@ def test_it_is_read_by_heading_by_key_and_by_ear(browser: Browser, file: Path) -
 def test_whatever_a_name_says_is_shown_and_not_obeyed(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "hostile.html"
     file.write_text(page(answers(EVIL), VERSIONS).html, "utf-8")
-    found = opened(browser, file)
+    found = open_page(browser, file)
     assert found.page.evaluate("window.hacked") is None
     assert found.page.locator("img").count() == 0
     assert found.said == []
@@ -234,7 +234,7 @@ def test_an_empty_lake_has_a_page_that_says_so(browser: Browser, tmp_path: Path)
     made = page({key: [] for key in answers()}, VERSIONS)
     file = tmp_path / "empty.html"
     file.write_text(made.html, "utf-8")
-    found = opened(browser, file, has_script=False)
+    found = open_page(browser, file, has_script=False)
     expect(found.page.get_by_text("There is no run in this lake yet")).to_be_visible()
     assert (made.figures, made.runs) == (0, 0)
     assert "<script" not in made.html

@@ -10,7 +10,7 @@ from assets.build import gold
 from gold import cost_model, exposure, kernel_breakdown, pairs, step_energy, step_overhead, step_times
 from report.drawing import specification
 from report.pictures import FIGURES, figure, picture
-from tests.support.drawn_figures import SVG, parsed, rows_of
+from tests.support.drawn_figures import SVG, parse_svg, rows_of
 from tests.support.report_answers import answers
 
 TABLES = {table.full_name: table for table in gold.TABLES}
@@ -32,7 +32,7 @@ def test_every_specification_is_vega_lite_by_its_own_schema(name: str) -> None:
 def test_a_picture_has_its_title_its_words_and_marks_and_is_the_same_each_time(name: str) -> None:
     rows = rows_of(TABLES[name], answers()[name])
     svg = picture(TABLES[name], rows)
-    tree = parsed(svg)
+    tree = parse_svg(svg)
     found = figure(TABLES[name], rows)
     assert found is not None
     words = ["".join(mark.itertext()) for mark in tree.iter(f"{SVG}text")]
@@ -46,14 +46,14 @@ def test_all_tables_but_five_have_a_picture() -> None:
     rows_alone = (cost_model.TABLE, exposure.TABLE, pairs.TABLE, step_energy.TABLE, step_times.TABLE)
     assert set(TABLES) - set(FIGURES) == {table.full_name for table in rows_alone}
     for name in FIGURES:
-        said = "".join(parsed(picture(TABLES[name], rows_of(TABLES[name], []))).itertext())
+        said = "".join(parse_svg(picture(TABLES[name], rows_of(TABLES[name], []))).itertext())
         assert f"{name}: no rows" in said
         assert TABLES[name].grain in said
 
 
 def test_a_name_is_a_text_whatever_it_says() -> None:
     row = {"run_id": EVIL, "name": f"{EVIL}\x00\x1b[31m\u202e", "total_ns": MS}
-    tree = parsed(picture(kernel_breakdown.TABLE, rows_of(kernel_breakdown.TABLE, [row])))
+    tree = parse_svg(picture(kernel_breakdown.TABLE, rows_of(kernel_breakdown.TABLE, [row])))
     assert {mark.tag.removeprefix(SVG) for mark in tree.iter()} <= MARKS
     assert any("".join(mark.itertext()).startswith("</text><script>") for mark in tree.iter(f"{SVG}text"))
     assert not any(re.search("href|^on", name) for mark in tree.iter() for name in mark.attrib)
@@ -61,7 +61,7 @@ def test_a_name_is_a_text_whatever_it_says() -> None:
 
 def test_a_long_name_does_not_widen_the_picture() -> None:
     short, long = (
-        parsed(
+        parse_svg(
             picture(kernel_breakdown.TABLE, rows_of(kernel_breakdown.TABLE, [{"run_id": n, "name": n, "total_ns": MS}]))
         )
         for n in ("a", "漢W" * 300)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.silver_rows import Bronze, Silver, apart, conformed, take_run
+from tests.support.silver_rows import Bronze, Silver, apart, conform_chain, take_run
 
 if TYPE_CHECKING:
     from tests.support.silver_rows import Bench
@@ -27,8 +27,8 @@ def everything(request: pytest.FixtureRequest, engine: Bench) -> dict[int, Silve
     # The mark of a test is one object, whatever engine the test runs on.
     marks = {id(mark): mark for item in request.session.items if (mark := item.get_closest_marker("given"))}
     runs = (Bronze.of(*mark.args, adapt=apart(place)) for place, mark in enumerate(marks.values()))
-    made = conformed(engine, Bronze.joined(runs))
-    return {key: _returned(made, place) for place, key in enumerate(marks)}
+    made = conform_chain(engine, Bronze.joined(runs))
+    return {key: _select_run(made, place) for place, key in enumerate(marks)}
 
 
 @pytest.fixture
@@ -37,6 +37,6 @@ def found(request: pytest.FixtureRequest, everything: dict[int, Silver]) -> Silv
     return everything[id(request.node.get_closest_marker("given"))]
 
 
-def _returned(everything: Silver, place: int) -> Silver:
+def _select_run(everything: Silver, place: int) -> Silver:
     """What came of one test's rows, under the names that the test gave."""
     return Silver({name: take_run(frame, place) for name, frame in everything.tables.items()})

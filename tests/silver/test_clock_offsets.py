@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from silver import clock_offsets, nsys_ranks
-from tests.support.silver_rows import Bronze, all_reduce, copy, event, kernel, note, ordered, run, settled, source
+from tests.support.silver_rows import Bronze, all_reduce, copy, event, kernel, note, run, run_plan, sort_rows, source
 
 if TYPE_CHECKING:
     from tests.support.silver_rows import Bench, Row, Silver
@@ -15,7 +15,7 @@ NOTHING_SHARED = "no synchronising collective is shared with the reference rank"
 CONTRADICTION = "the shared collectives contradict each other: one clock drifts, or they are not the same"
 
 
-def _shared(rank: int, ts_ns: int, end_ns: int, number: int, **fields: Any) -> Row:
+def _make_collective(rank: int, ts_ns: int, end_ns: int, number: int, **fields: Any) -> Row:
     """A rank's part in the all-reduce of that number of one communicator."""
     known = {"communicator_id": "c", "collective_sequence": number}
     return all_reduce(ts_ns, end_ns - ts_ns, rank=rank, **{**known, **fields})
@@ -28,31 +28,31 @@ def _broadcast(rank: int, ts_ns: int) -> Row:
 
 RANKS: list[Row] = [
     # The reference: the lowest rank that has a trace.
-    _shared(3, 1000, 1100, 1),
-    _shared(3, 2000, 2050, 2),
+    _make_collective(3, 1000, 1100, 1),
+    _make_collective(3, 2000, 2050, 2),
     _broadcast(3, 3000),
     note("gloo:all_reduce", 5000, 100, rank=3),
     note("tee::all_reduce#64", 6000, 100, rank=3),
     # Bounds 400 to 620 by the first, 460 to 530 by the second.
-    _shared(4, 1500, 1620, 1),
-    _shared(4, 2510, 2530, 2),
+    _make_collective(4, 1500, 1620, 1),
+    _make_collective(4, 2510, 2530, 2),
     # The same, a nanosecond wider.
-    _shared(5, 1500, 1620, 1),
-    _shared(5, 2510, 2531, 2),
+    _make_collective(5, 1500, 1620, 1),
+    _make_collective(5, 2510, 2531, 2),
     # Bounds -700 to -480: a clock that is behind.
-    _shared(6, 400, 520, 1),
+    _make_collective(6, 400, 520, 1),
     # Bounds -100 to 10, then 950 to 1010.
-    _shared(7, 1000, 1010, 1),
-    _shared(7, 3000, 3010, 2),
+    _make_collective(7, 1000, 1010, 1),
+    _make_collective(7, 3000, 3010, 2),
     # Bounds -90 to 10.
-    _shared(8, 1010, 1010, 1),
-    _shared(9, 1000, 1010, 9),
+    _make_collective(8, 1010, 1010, 1),
+    _make_collective(9, 1000, 1010, 9),
     _broadcast(10, 3000),
     note("gloo:all_reduce", 5200, 100, rank=11),
     note("gloo:all_reduce", 5200, 100, rank=12),
     note("gloo:all_reduce", 5400, 100, rank=12),
     note("tee::all_reduce#64", 6010, 100, rank=13),
-    _shared(14, 1000, 900, 1),
+    _make_collective(14, 1000, 900, 1),
     event("aten::mm", "cpu_op", 1000, 10, rank=15),
     source(rank=16, source_sha256="empty"),
     source(rank=1, source_sha256="refused", outcome="rejected", reason="x"),
@@ -66,7 +66,7 @@ def offsets(engine: Bench) -> pl.DataFrame:
     bronze = Bronze.of(*RANKS)
     placed = engine.wrap(nsys_ranks.TABLE.arrow_schema.empty_table())
     frame = clock_offsets.conform(engine.wrap(bronze.events), engine.wrap(bronze.sources), placed)
-    return ordered(clock_offsets.TABLE, settled(engine, frame, clock_offsets.TABLE))
+    return sort_rows(clock_offsets.TABLE, run_plan(engine, frame, clock_offsets.TABLE))
 
 
 def _of(offsets: pl.DataFrame, rank: int) -> tuple[Any, ...]:
@@ -135,8 +135,8 @@ def test_a_single_rank_is_its_own_reference(found: Silver) -> None:
 
 @pytest.mark.given(
     run(),
-    _shared(0, 1000, 1100, 1, communicator_id="only here"),
-    _shared(1, 1500, 1600, 1, communicator_id="only here"),
+    _make_collective(0, 1000, 1100, 1, communicator_id="only here"),
+    _make_collective(1, 1500, 1600, 1, communicator_id="only here"),
     note("ProfilerStep#1", 1400, 400, rank=1),
     copy("Memcpy HtoD (Pinned -> Device)", 1700, 10, rank=1),
     copy("Memcpy HtoD (Pinned -> Device)", 1700, 10, rank=2),

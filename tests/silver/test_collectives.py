@@ -50,23 +50,23 @@ def test_a_wait_is_no_collective(found: Silver) -> None:
     ]
 
 
-def _sized(collective: str, **fields: Any) -> Row:
+def _make_collective(collective: str, **fields: Any) -> Row:
     return kernel(f"ncclDevKernel_{collective}", 1000, 10, collective_name=collective, **{"group_size": 4, **fields})
 
 
 @pytest.mark.given(
     *in_turn(
-        _sized("allreduce", dtype="Float", in_elements_count=100, out_elements_count=100),
-        _sized("allreduce", dtype="BFloat16", in_elements_count=100, out_elements_count=100),
-        _sized("_allgather_base", dtype="Half", in_elements_count=100, out_elements_count=400),
-        _sized("_reduce_scatter_base", dtype="Double", in_elements_count=400, out_elements_count=100),
-        _sized("all_gather", dtype="Float8_e4m3fn", in_elements_count=100),
-        _sized("broadcast", dtype="Long", out_elements_count=100),
-        _sized("alltoall_base", dtype="ComplexDouble", in_elements_count=100),
-        _sized("allreduce", dtype="Quaternion", in_elements_count=100),
-        _sized("allreduce", in_elements_count=100),
-        _sized("allreduce", dtype="Float"),
-        _sized("barrier", dtype="Byte"),
+        _make_collective("allreduce", dtype="Float", in_elements_count=100, out_elements_count=100),
+        _make_collective("allreduce", dtype="BFloat16", in_elements_count=100, out_elements_count=100),
+        _make_collective("_allgather_base", dtype="Half", in_elements_count=100, out_elements_count=400),
+        _make_collective("_reduce_scatter_base", dtype="Double", in_elements_count=400, out_elements_count=100),
+        _make_collective("all_gather", dtype="Float8_e4m3fn", in_elements_count=100),
+        _make_collective("broadcast", dtype="Long", out_elements_count=100),
+        _make_collective("alltoall_base", dtype="ComplexDouble", in_elements_count=100),
+        _make_collective("allreduce", dtype="Quaternion", in_elements_count=100),
+        _make_collective("allreduce", in_elements_count=100),
+        _make_collective("allreduce", dtype="Float"),
+        _make_collective("barrier", dtype="Byte"),
     ),
 )
 def test_the_buffer_is_the_whole_of_what_is_reduced_or_gathered(found: Silver) -> None:
@@ -88,12 +88,12 @@ def test_the_buffer_is_the_whole_of_what_is_reduced_or_gathered(found: Silver) -
 @pytest.mark.given(
     run(world_size=16, found_world_size=8),
     *in_turn(
-        _sized("allreduce", dtype="Byte", in_elements_count=1 << 40, group_size=1 << 17),
-        _sized("allreduce", dtype="Byte", in_elements_count=(1 << 40) + 1, group_size=(1 << 17) + 1),
-        _sized("allreduce", dtype="Byte", in_elements_count=(1 << 63) - 1, group_size=(1 << 63) - 1),
-        _sized("allreduce", dtype="Byte", in_elements_count=-1, group_size=-1),
-        _sized("allreduce", dtype="Byte", in_elements_count=0, group_size=0),
-        _sized("allreduce", dtype="Byte", in_elements_count=5, group_size=None),
+        _make_collective("allreduce", dtype="Byte", in_elements_count=1 << 40, group_size=1 << 17),
+        _make_collective("allreduce", dtype="Byte", in_elements_count=(1 << 40) + 1, group_size=(1 << 17) + 1),
+        _make_collective("allreduce", dtype="Byte", in_elements_count=(1 << 63) - 1, group_size=(1 << 63) - 1),
+        _make_collective("allreduce", dtype="Byte", in_elements_count=-1, group_size=-1),
+        _make_collective("allreduce", dtype="Byte", in_elements_count=0, group_size=0),
+        _make_collective("allreduce", dtype="Byte", in_elements_count=5, group_size=None),
     ),
 )
 def test_sizes_that_cannot_be_are_taken_for_none(found: Silver) -> None:
@@ -107,7 +107,9 @@ def test_sizes_that_cannot_be_are_taken_for_none(found: Silver) -> None:
     ]
 
 
-@pytest.mark.given(run(world_size=16), _sized("allreduce", dtype="Byte", in_elements_count=5, group_size=None))
+@pytest.mark.given(
+    run(world_size=16), _make_collective("allreduce", dtype="Byte", in_elements_count=5, group_size=None)
+)
 def test_the_group_is_the_claimed_job_where_no_trace_tells_its_size(found: Silver) -> None:
     assert found.only("collectives", "group_size") == (16,)
 

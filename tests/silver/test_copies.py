@@ -161,24 +161,24 @@ PAGEABLE_DOWN, PINNED_UP = "Memcpy DtoH (Device -> Pageable)", "Memcpy HtoD (Pin
 PAGEABLE_UP = "Memcpy HtoD (Pageable -> Device)"
 
 
-def _called(name: str, copied: str | None, at: int, call_ns: int, copy_at: int, copy_ns: int) -> list[Row]:
+def _make_copy(name: str, copied: str | None, at: int, call_ns: int, copy_at: int, copy_ns: int) -> list[Row]:
     """A call and the copy that it started."""
     started = [copy(copied, copy_at, copy_ns, correlation_id=at)] if copied else []
     return [call(name, at, call_ns, correlation_id=at), *started]
 
 
 @pytest.mark.given(
-    *_called("cudaMemcpyAsync", PAGEABLE_DOWN, 1000, 100, 1090, 5),
-    *_called("cudaMemcpyAsync", PAGEABLE_DOWN, 2000, 95, 2090, 5),
-    *_called("cudaMemcpyAsync", PINNED_UP, 3000, 94, 3090, 5),
+    *_make_copy("cudaMemcpyAsync", PAGEABLE_DOWN, 1000, 100, 1090, 5),
+    *_make_copy("cudaMemcpyAsync", PAGEABLE_DOWN, 2000, 95, 2090, 5),
+    *_make_copy("cudaMemcpyAsync", PINNED_UP, 3000, 94, 3090, 5),
     # The host stages pageable memory: half of the copy or less is the tail of a call that returned.
-    *_called("cudaMemcpyAsync", PAGEABLE_UP, 4000, 60, 4010, 90),
-    *_called("cudaMemcpyAsync", PAGEABLE_UP, 5000, 55, 5010, 90),
-    *_called("cudaMemcpyAsync", "Memcpy DtoD (Device -> Device)", 6000, 100, 6010, 5),
-    *_called("cudaMemcpy", PAGEABLE_UP, 7000, 10, 7090, 5),
-    *_called("cudaMemcpy", None, 8000, 10, 0, 0),
-    *_called("cudaMemcpyAsync", None, 9000, 10, 0, 0),
-    *_called("cudaLaunchKernel", None, 9500, 10, 0, 0),
+    *_make_copy("cudaMemcpyAsync", PAGEABLE_UP, 4000, 60, 4010, 90),
+    *_make_copy("cudaMemcpyAsync", PAGEABLE_UP, 5000, 55, 5010, 90),
+    *_make_copy("cudaMemcpyAsync", "Memcpy DtoD (Device -> Device)", 6000, 100, 6010, 5),
+    *_make_copy("cudaMemcpy", PAGEABLE_UP, 7000, 10, 7090, 5),
+    *_make_copy("cudaMemcpy", None, 8000, 10, 0, 0),
+    *_make_copy("cudaMemcpyAsync", None, 9000, 10, 0, 0),
+    *_make_copy("cudaLaunchKernel", None, 9500, 10, 0, 0),
 )
 def test_a_call_blocks_where_it_lasted_until_its_copy_was_done_whatever_its_name(found: Silver) -> None:
     rows = found.rows("spans", "ts_ns", "category", "kind")
@@ -198,9 +198,9 @@ def test_a_call_blocks_where_it_lasted_until_its_copy_was_done_whatever_its_name
 
 @pytest.mark.given(
     run(cc_mode="on", regime="hopper_spt_cc"),
-    *_called("cudaMemcpyAsync", None, 1000, 10, 0, 0),
-    *_called("cudaMemsetAsync", None, 2000, 10, 0, 0),
-    *_called("cudaMemcpyAsync", DOWN, 3000, 10, 3090, 5),
+    *_make_copy("cudaMemcpyAsync", None, 1000, 10, 0, 0),
+    *_make_copy("cudaMemsetAsync", None, 2000, 10, 0, 0),
+    *_make_copy("cudaMemcpyAsync", DOWN, 3000, 10, 3090, 5),
 )
 def test_under_cc_a_copy_whose_end_nobody_saw_is_taken_to_block(found: Silver) -> None:
     rows = found.rows("spans", "ts_ns", "category", "kind")

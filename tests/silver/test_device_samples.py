@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.silver_rows import logged, reading, run
+from tests.support.silver_rows import make_log_record, reading, run
 
 if TYPE_CHECKING:
     from tests.support.silver_rows import Row, Silver
@@ -21,9 +21,9 @@ def watts(wall_ns: int, **fields: Any) -> Row:
     return reading("power.draw", "300", SMI, unit="W", value_number=300.0, wall_ns=wall_ns, **fields)
 
 
-def trained(begin_ns: int, end_ns: int) -> Row:
+def make_step(begin_ns: int, end_ns: int) -> Row:
     """A step of the run's own log, in UTC."""
-    return logged(step_number=0, began_ns=begin_ns, duration_ns=end_ns - begin_ns)
+    return make_log_record(step_number=0, began_ns=begin_ns, duration_ns=end_ns - begin_ns)
 
 
 @pytest.mark.given(
@@ -64,7 +64,7 @@ def test_what_has_no_number_is_unobservable_and_what_is_not_known_stays_in_bronz
         pytest.param(
             hours,
             marks=pytest.mark.given(
-                trained(NOON, NOON + 60 * S),
+                make_step(NOON, NOON + 60 * S),
                 *(watts(NOON + int(hours * HOUR) + at * S) for at in (-20, 30, 100)),
             ),
         )
@@ -82,23 +82,23 @@ def test_the_only_zone_that_brings_readings_to_the_time_of_the_run_is_theirs(fou
     [
         pytest.param(
             "hours of readings",
-            marks=pytest.mark.given(trained(NOON, NOON + 60 * S), watts(NOON - HOUR), watts(NOON + HOUR)),
+            marks=pytest.mark.given(make_step(NOON, NOON + 60 * S), watts(NOON - HOUR), watts(NOON + HOUR)),
         ),
         pytest.param(
             "another day",
             marks=pytest.mark.given(
-                trained(NOON, NOON + 60 * S), watts(NOON + 24 * HOUR), watts(NOON + 24 * HOUR + 60 * S)
+                make_step(NOON, NOON + 60 * S), watts(NOON + 24 * HOUR), watts(NOON + 24 * HOUR + 60 * S)
             ),
         ),
         pytest.param(
             "beyond all zones",
             marks=pytest.mark.given(
-                trained(NOON, NOON + 60 * S), watts(NOON + 15 * HOUR), watts(NOON + 15 * HOUR + 60 * S)
+                make_step(NOON, NOON + 60 * S), watts(NOON + 15 * HOUR), watts(NOON + 15 * HOUR + 60 * S)
             ),
         ),
         pytest.param(
             "off by minutes",
-            marks=pytest.mark.given(trained(NOON, NOON + 60 * S), watts(NOON + 400 * S), watts(NOON + 460 * S)),
+            marks=pytest.mark.given(make_step(NOON, NOON + 60 * S), watts(NOON + 400 * S), watts(NOON + 460 * S)),
         ),
     ],
 )
@@ -109,15 +109,18 @@ def test_where_not_exactly_one_zone_fits_none_is_taken(found: Silver, case: str)
 
 @pytest.mark.given(
     run(clock_zone="-05:30"),
-    trained(NOON, NOON + 60 * S),
+    make_step(NOON, NOON + 60 * S),
     watts(NOON - int(5.5 * HOUR)),
     reading("DCGM_FI_DEV_POWER_USAGE", "1", DCGM, value_number=1.0, ts_ns=9),
 )
 def test_a_claimed_zone_is_taken_and_a_told_time_stays(found: Silver) -> None:
-    assert found.rows("device_samples", "ts_ns", "ts_source", "reason") == [(NOON, "claimed", None), (9, "told", None)]
+    assert found.rows("device_samples", "ts_ns", "ts_source", "reason") == [
+        (NOON, "claimed", None),
+        (9, "stated", None),
+    ]
 
 
-@pytest.mark.given(run(clock_zone="UTC"), trained(NOON, NOON + 60 * S), watts(NOON + HOUR), watts(NOON + 2 * HOUR))
+@pytest.mark.given(run(clock_zone="UTC"), make_step(NOON, NOON + 60 * S), watts(NOON + HOUR), watts(NOON + 2 * HOUR))
 def test_a_claimed_zone_that_misses_the_run_is_said_to(found: Silver) -> None:
     said = "in the claimed zone no reading of its file lies within the run"
     assert found.rows("device_samples", "ts_source", "reason") == [("claimed", said), ("claimed", said)]

@@ -18,7 +18,7 @@ from assets.build.chunking import part_of, plan_chunks
 from assets.build.silver import TABLES
 from lake.engines import DuckDBEngine, PolarsEngine
 from lake.spark import SparkEngine
-from tests.support.silver_rows import Bronze, Row, apart, byte_range, conformed, event, run, source
+from tests.support.silver_rows import Bronze, Row, apart, byte_range, conform_chain, event, run, source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,7 +189,7 @@ def _stretch(place: tuple[int, str], offset: int) -> Row:
 
 
 @cache
-def _generated() -> tuple[list[Row], ...]:
+def _generate_runs() -> tuple[list[Row], ...]:
     """The runs that all laws are held against, the same in every test run."""
     found: list[list[Row]] = []
 
@@ -206,16 +206,16 @@ def _generated() -> tuple[list[Row], ...]:
 @cache
 def _batch(number: int, batches: int) -> Bronze:
     """Some of them side by side: planning takes DuckDB seconds and Spark half a minute, however few the rows."""
-    cases = list(enumerate(_generated()))[number::batches]
+    cases = list(enumerate(_generate_runs()))[number::batches]
     return Bronze.joined(Bronze.of(*rows, adapt=apart(place)) for place, rows in cases)
 
 
 @cache
 def _on_polars(number: int, batches: int) -> Silver:
-    return conformed(POLARS, _batch(number, batches))
+    return conform_chain(POLARS, _batch(number, batches))
 
 
-def _shuffled(bronze: Bronze, seed: int) -> Bronze:
+def _shuffle(bronze: Bronze, seed: int) -> Bronze:
     """The same rows in another order; which ordinal an event has does not change."""
 
     def shuffle(rows: pa.Table) -> pa.Table:
@@ -263,18 +263,18 @@ def test_every_row_keeps_to_its_declaration(batch: int) -> None:
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_the_order_of_rows_means_nothing(batch: int) -> None:
-    _same(_on_polars(batch, BATCHES), conformed(POLARS, _shuffled(_batch(batch, BATCHES), batch)))
+    _same(_on_polars(batch, BATCHES), conform_chain(POLARS, _shuffle(_batch(batch, BATCHES), batch)))
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_polars_and_duckdb_agree(batch: int) -> None:
-    _same(_on_polars(batch, BATCHES), conformed(DUCKDB, _shuffled(_batch(batch, BATCHES), batch + 100)))
+    _same(_on_polars(batch, BATCHES), conform_chain(DUCKDB, _shuffle(_batch(batch, BATCHES), batch + 100)))
 
 
 @pytest.mark.parametrize("batch", range(SPARK_BATCHES))
 def test_polars_and_spark_agree(batch: int, spark: SparkSession) -> None:
-    bronze = _shuffled(_batch(batch, SPARK_BATCHES), batch + 200)
-    _same(_on_polars(batch, SPARK_BATCHES), conformed(SparkEngine(spark), bronze))
+    bronze = _shuffle(_batch(batch, SPARK_BATCHES), batch + 200)
+    _same(_on_polars(batch, SPARK_BATCHES), conform_chain(SparkEngine(spark), bronze))
 
 
 def _shares(events: Frame, counts: dict[int, int], most: int) -> Iterator[Frame]:
@@ -291,7 +291,7 @@ def test_spans_made_in_chunks_are_those_made_at_once(batch: int, most: int) -> N
     def shares(events: Frame) -> Iterator[Frame]:
         return _shares(events, dict(counts), most)
 
-    _same(_on_polars(batch, BATCHES), conformed(POLARS, bronze, shares))
+    _same(_on_polars(batch, BATCHES), conform_chain(POLARS, bronze, shares))
 
 
 def test_every_event_falls_into_one_chunk(engine: Bench) -> None:

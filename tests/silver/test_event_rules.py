@@ -165,4 +165,4 @@ def test_the_first_rule_that_an_event_breaks_is_the_one_that_it_falls_under(foun
 def test_every_rule_has_a_name_of_its_own_and_a_sentence() -> None:
     assert len({rule.id for rule in RULES}) == len(RULES)
     assert all(rule.sentence[0].isupper() and rule.sentence.endswith(".") for rule in RULES)
-    assert REJECTED == ("untold_rank", "unknown_phase", "no_time", "zero_timestamp", "negative_duration", "overflow")
+    assert REJECTED == ("unknown_rank", "unknown_phase", "no_time", "zero_timestamp", "negative_duration", "overflow")

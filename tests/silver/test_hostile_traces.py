@@ -20,7 +20,7 @@ from lake.store import Lake
 from silver import collectives, crossings, rejects, rule_counts, runs, spans, steps
 from tests.conftest import LandFiles
 from tests.support.hostile_traces import ALONE, CASES, TOGETHER
-from tests.support.silver_rows import Bronze, conformed, take_run
+from tests.support.silver_rows import Bronze, conform_chain, take_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +122,7 @@ class HostileRuns:
         landed = {name: self._land(CASES[name][1], run_id, CASES[name][0]) for name, run_id in run_ids.items()}
         tables = {name: self._materialise(run_id, "polars")[0] for name, run_id in run_ids.items()}
         bronze = Bronze.read(self._lake, len(TOGETHER))
-        made = {name: conformed(engines.engine(name), bronze) for name in engines.LOCAL_ENGINES}
+        made = {name: conform_chain(engines.engine(name), bronze) for name in engines.LOCAL_ENGINES}
         found = {}
         for place, name in enumerate(TOGETHER):
             by_engine = {

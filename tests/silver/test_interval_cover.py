@@ -23,7 +23,7 @@ def _rows(intervals: list[Interval], source: str) -> list[dict[str, Any]]:
     ]
 
 
-def _covered(bench: Bench, rows: list[Interval], cover: list[Interval]) -> list[int]:
+def _measure_cover(bench: Bench, rows: list[Interval], cover: list[Interval]) -> list[int]:
     """How much of each row is covered, by the function under test."""
     frame = add_covered_time(
         bench.wrap(rows_of(spans.TABLE, _rows(rows, "a"))), bench.wrap(rows_of(spans.TABLE, _rows(cover, "b")))
@@ -44,7 +44,7 @@ _INTERVALS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 40), st.intege
 @settings(max_examples=300)
 @given(rows=_INTERVALS, cover=_INTERVALS)
 def test_coverage_is_what_counting_every_nanosecond_gives(rows: list[Interval], cover: list[Interval]) -> None:
-    assert _covered(PolarsEngine(), rows, cover) == _by_counting(rows, cover)
+    assert _measure_cover(PolarsEngine(), rows, cover) == _by_counting(rows, cover)
 
 
 CASES: dict[str, tuple[Interval, list[Interval], int]] = {
@@ -66,6 +66,6 @@ def test_what_covers_an_interval_is_counted_once(engine: Bench) -> None:
     # Every case on a rank of its own: what runs on other ranks covers nothing.
     rows = [(rank, ts, length) for rank, ((_, ts, length), _, _) in enumerate(CASES.values())]
     cover = [(rank, ts, length) for rank, (_, cover, _) in enumerate(CASES.values()) for _, ts, length in cover]
-    assert dict(zip(CASES, _covered(engine, rows, cover), strict=True)) == {
+    assert dict(zip(CASES, _measure_cover(engine, rows, cover), strict=True)) == {
         case: answer for case, (_, _, answer) in CASES.items()
     }

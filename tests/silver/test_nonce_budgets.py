@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from silver import crossings, nonce_budgets
-from tests.support.silver_rows import RUN, copy, note, ordered, rows_of, run, settled
+from tests.support.silver_rows import RUN, copy, note, rows_of, run, run_plan, sort_rows
 
 if TYPE_CHECKING:
     from tests.support.silver_rows import Bench, Row, Silver
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 LIMIT = 1 << 32
 
 
-def _sealed(ts_ns: int, messages: int, **fields: Any) -> list[Row]:
+def _make_sealed_ring(ts_ns: int, messages: int, **fields: Any) -> list[Row]:
     """A hook's all-reduce that sealed so many messages."""
     seals = [note("tee::encrypt", ts_ns + place, 1, **fields) for place in range(messages)]
     sends = [note("tee::sendrecv", ts_ns + place, 1, **fields) for place in range(messages)]
@@ -24,11 +24,11 @@ def _sealed(ts_ns: int, messages: int, **fields: Any) -> list[Row]:
     run(regime="sw_per_hop_aesgcm", found_world_size=2),
     note("ProfilerStep#10", 1000, 100),
     note("ProfilerStep#11", 1100, 100),
-    *_sealed(1000, 2),
-    *_sealed(1050, 2),
-    *_sealed(1100, 4),
-    *_sealed(1200, 8),
-    *_sealed(1000, 1, rank=1),
+    *_make_sealed_ring(1000, 2),
+    *_make_sealed_ring(1050, 2),
+    *_make_sealed_ring(1100, 4),
+    *_make_sealed_ring(1200, 8),
+    *_make_sealed_ring(1000, 1, rank=1),
     copy("Memcpy HtoD (Pinned -> Device)", 1000, 10),
 )
 def test_the_pace_of_the_steps_is_carried_on_to_the_limit(found: Silver) -> None:
@@ -42,14 +42,14 @@ def test_the_pace_of_the_steps_is_carried_on_to_the_limit(found: Silver) -> None
 RING = '{"ring_chains": 2, "ring_mode": "sealed"}'
 
 
-@pytest.mark.given(run(regime="sw_per_hop_aesgcm", found_world_size=2, extra=RING), *_sealed(1000, 2))
+@pytest.mark.given(run(regime="sw_per_hop_aesgcm", found_world_size=2, extra=RING), *_make_sealed_ring(1000, 2))
 def test_counted_nonces_are_not_held_to_the_limit_of_random_ones(found: Silver) -> None:
     columns = ("nonce_construction", "standard_limit_bits", "limit_count")
     assert found.only("nonce_budgets", *columns) == ("counted", 96, 4294967296)
 
 
 @pytest.mark.given(
-    run(regime="sw_per_hop_aesgcm", found_world_size=2, extra='{"seal_nonces": "random"}'), *_sealed(1000, 2)
+    run(regime="sw_per_hop_aesgcm", found_world_size=2, extra='{"seal_nonces": "random"}'), *_make_sealed_ring(1000, 2)
 )
 def test_random_nonces_are_good_for_two_to_the_power_of_32_messages(found: Silver) -> None:
     columns = ("nonce_construction", "standard_limit_bits", "limit_count")
@@ -84,7 +84,7 @@ def test_a_key_is_near_its_limit_when_half_is_spent_or_a_million_steps_would_spe
         for place, (step, count) in enumerate(spent)
     ]
     frame = nonce_budgets.conform(engine.wrap(rows_of(crossings.TABLE, rows)))
-    found = ordered(nonce_budgets.TABLE, settled(engine, frame, nonce_budgets.TABLE))
+    found = sort_rows(nonce_budgets.TABLE, run_plan(engine, frame, nonce_budgets.TABLE))
     columns = ("key_scope", "used_fraction", "steps_count", "limit_step_number", "is_near_limit")
     assert [(row[0][0], *row[1:]) for row in found.select(columns).rows()] == [
         ("a", 0.5, 0, None, True),

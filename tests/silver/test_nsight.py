@@ -13,7 +13,7 @@ API, GPU, LAUNCHES = "cuda_api_trace", "cuda_gpu_trace", "cuda_kern_exec_trace"
 CC = run(regime="hopper_spt_cc", cc_mode="on")
 
 
-def called(name: str, start_ns: int, duration_ns: int, tie: int | None = None) -> Row:
+def make_call(name: str, start_ns: int, duration_ns: int, tie: int | None = None) -> Row:
     return nsys(API, name, start_ns, duration_ns, correlation_id=tie, thread_id="9")
 
 
@@ -21,13 +21,13 @@ def make_gpu_work(name: str, start_ns: int | None, duration_ns: int, tie: int | 
     return nsys(GPU, name, start_ns, duration_ns, correlation_id=tie, stream_id=7, device_id=0, **fields)
 
 
-def copied(start_ns: int, tie: int, what: str, memories: tuple[str, str], **fields: Any) -> Row:
+def make_copy(start_ns: int, tie: int, what: str, memories: tuple[str, str], **fields: Any) -> Row:
     known = {"source_memory": memories[0], "target_memory": memories[1]}
     return make_gpu_work(f"[CUDA memcpy {what}]", start_ns, 5, tie, **known, **fields)
 
 
 @pytest.mark.given(
-    called("cudaLaunchKernel_v7000", 0, 40, 1),
+    make_call("cudaLaunchKernel_v7000", 0, 40, 1),
     make_gpu_work("gemm", 30, 500, 1),
     make_gpu_work("[CUDA memset]", 600, 3),
 )
@@ -45,11 +45,11 @@ def test_reports_of_one_recording_meet_though_they_lie_in_two_files(found: Silve
 
 @pytest.mark.given(
     CC,
-    *(called("cudaMemcpy", at, 9, at) for at in (10, 30, 50, 70)),
-    copied(12, 10, "Device-to-Device", ("Managed", "Device"), payload_bytes=400_000, is_payload_rounded=True),
-    copied(32, 30, "Device-to-Device", ("Device", "Managed"), payload_bytes=0, is_payload_rounded=True),
-    copied(52, 50, "Host-to-Device", ("Pageable", "Device")),
-    copied(72, 70, "Device-to-Device", ("Device", "Device")),
+    *(make_call("cudaMemcpy", at, 9, at) for at in (10, 30, 50, 70)),
+    make_copy(12, 10, "Device-to-Device", ("Managed", "Device"), payload_bytes=400_000, is_payload_rounded=True),
+    make_copy(32, 30, "Device-to-Device", ("Device", "Managed"), payload_bytes=0, is_payload_rounded=True),
+    make_copy(52, 50, "Host-to-Device", ("Pageable", "Device")),
+    make_copy(72, 70, "Device-to-Device", ("Device", "Device")),
 )
 def test_under_cc_a_pinned_copy_gets_its_direction_back_and_keeps_its_label(found: Silver) -> None:
     columns = ("reported_direction", "direction", "memory", "is_relabelled", "payload_bytes")
@@ -70,8 +70,8 @@ def test_under_cc_a_pinned_copy_gets_its_direction_back_and_keeps_its_label(foun
 
 @pytest.mark.given(
     run(regime="cc_off", cc_mode="off"),
-    copied(1, 1, "Host-to-Device", ("Pinned", "Device")),
-    copied(9, 2, "Device-to-Device", ("Managed", "Device")),
+    make_copy(1, 1, "Host-to-Device", ("Pinned", "Device")),
+    make_copy(9, 2, "Device-to-Device", ("Managed", "Device")),
 )
 def test_without_cc_labels_are_believed(found: Silver) -> None:
     assert found.rows("spans", "direction", "memory", "is_relabelled") == [
@@ -80,13 +80,13 @@ def test_without_cc_labels_are_believed(found: Silver) -> None:
     ]
 
 
-@pytest.mark.given(CC, called("cudaLaunchKernel", 5, 40, 1), called("cudaDeviceSynchronize", 50, 400))
+@pytest.mark.given(CC, make_call("cudaLaunchKernel", 5, 40, 1), make_call("cudaDeviceSynchronize", 50, 400))
 def test_calls_without_gpu_rows_under_cc_are_unobservable_and_not_idle(found: Silver) -> None:
     assert found.only("runs", "gpu_evidence") == ("unobservable",)
     assert found.tables["rule_counts"].filter(rule="no_gpu_rows")["events_count"].to_list() == [1]
 
 
-@pytest.mark.given(CC, called("cudaLaunchKernel", 5, 40, 1), make_gpu_work("gemm", 50, 400, 1))
+@pytest.mark.given(CC, make_call("cudaLaunchKernel", 5, 40, 1), make_gpu_work("gemm", 50, 400, 1))
 def test_a_report_of_calls_is_not_blind_where_its_sibling_sees(found: Silver) -> None:
     assert found.tables["rule_counts"].filter(rule="no_gpu_rows").height == 0
 
@@ -111,7 +111,7 @@ def test_a_launch_with_its_kernel_is_two_events(found: Silver) -> None:
 
 
 @pytest.mark.given(
-    called("cudaLaunchKernel", 10, 40, 1),
+    make_call("cudaLaunchKernel", 10, 40, 1),
     make_gpu_work("foo", 100, 20, 1),
     nsys(LAUNCHES, "foo", 100, 20, api_name="cudaLaunchKernel", api_start_ns=10, api_duration_ns=40),
 )

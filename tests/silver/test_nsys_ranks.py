@@ -79,7 +79,7 @@ def test_work_that_two_processes_may_have_launched_is_refused(lake: Lake, land_f
     }
     found = Conformed(lake, land_files, files)
     assert found.gpu() == []
-    assert found.rows(rule_counts.TABLE, "rule", "events_count", effect="rejected") == [("untold_rank", 2)]
+    assert found.rows(rule_counts.TABLE, "rule", "events_count", effect="rejected") == [("unknown_rank", 2)]
     reasons = [reason for (reason,) in found.rows(rejects.TABLE, "reason", level="process")]
     assert reasons == [
         f"its work on GPU {device} names no process, 2 processes made calls, and 2 of them have calls for all of it: "

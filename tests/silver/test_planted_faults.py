@@ -174,7 +174,7 @@ def by_engine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conformed]:
 
 
 @pytest.fixture(params=engines.LOCAL_ENGINES)
-def conformed(request: pytest.FixtureRequest, by_engine: dict[str, Conformed]) -> Conformed:
+def conformed_runs(request: pytest.FixtureRequest, by_engine: dict[str, Conformed]) -> Conformed:
     """The two runs as one engine made them."""
     return by_engine[request.param]
 
@@ -182,12 +182,12 @@ def conformed(request: pytest.FixtureRequest, by_engine: dict[str, Conformed]) -
 # -- the rules ----------------------------------------------------------------------------------------------------
 
 
-def test_each_trap_is_caught_by_the_rule_that_names_it_and_counted_exactly(conformed: Conformed) -> None:
-    assert conformed.rules("on", 0) == EXPECTED
+def test_each_trap_is_caught_by_the_rule_that_names_it_and_counted_exactly(conformed_runs: Conformed) -> None:
+    assert conformed_runs.rules("on", 0) == EXPECTED
 
 
-def test_a_rank_without_gpu_rows_under_cc_is_said_to_be_unobservable(conformed: Conformed) -> None:
-    assert conformed.rules("on", 1) == {
+def test_a_rank_without_gpu_rows_under_cc_is_said_to_be_unobservable(conformed_runs: Conformed) -> None:
+    assert conformed_runs.rules("on", 1) == {
         ("kept", "profiler_step"): 1,
         ("kept", "operator"): 1,
         ("flagged", "warmup_step"): 1,
@@ -195,60 +195,62 @@ def test_a_rank_without_gpu_rows_under_cc_is_said_to_be_unobservable(conformed: 
     }
 
 
-def test_all_that_devtools_recorded_is_flagged_and_no_mode_is_mixed_up(conformed: Conformed) -> None:
-    flagged = {rule: count for (effect, rule), count in conformed.rules("devtools", 1).items() if effect == "flagged"}
+def test_all_that_devtools_recorded_is_flagged_and_no_mode_is_mixed_up(conformed_runs: Conformed) -> None:
+    flagged = {
+        rule: count for (effect, rule), count in conformed_runs.rules("devtools", 1).items() if effect == "flagged"
+    }
     assert flagged == {"devtools": 2}
     events = len(NO_INTERVALS) + len(REJECTED) + len(KEPT)
-    assert conformed.rules("devtools", 0)["flagged", "devtools"] == events
-    assert ("flagged", "relabelled_copy") in conformed.rules("devtools", 0), "devtools is CC too"
-    shipped = {run_id: conformed.rows(runs.TABLE, run_id)[0]["is_shipped_mode"] for run_id in MANIFESTS}
+    assert conformed_runs.rules("devtools", 0)["flagged", "devtools"] == events
+    assert ("flagged", "relabelled_copy") in conformed_runs.rules("devtools", 0), "devtools is CC too"
+    shipped = {run_id: conformed_runs.rows(runs.TABLE, run_id)[0]["is_shipped_mode"] for run_id in MANIFESTS}
     assert shipped == {"on": True, "devtools": False}
 
 
 # No trace can fall under them: tests/silver/test_nsight.py, test_nsys_ranks.py and test_site_patterns.py do.
 OF_NSIGHT = {
     *("second_profile", "seen_elsewhere", "launch_and_kernel", "session_clock", "rounded_size"),
-    *("graph_nodes", "idle_process", "no_process", "untold_rank", "site_conflict"),
+    *("graph_nodes", "idle_process", "no_process", "unknown_rank", "site_conflict"),
 }
 
 
-def test_no_rule_was_left_without_a_trap(conformed: Conformed) -> None:
-    found = {rule for run_id in MANIFESTS for rank in (0, 1) for _, rule in conformed.rules(run_id, rank)}
+def test_no_rule_was_left_without_a_trap(conformed_runs: Conformed) -> None:
+    found = {rule for run_id in MANIFESTS for rank in (0, 1) for _, rule in conformed_runs.rules(run_id, rank)}
     assert {rule.id for rule in event_rules.RULES} - OF_NSIGHT <= found
 
 
-def test_each_count_bears_the_sentence_of_its_rule(conformed: Conformed) -> None:
+def test_each_count_bears_the_sentence_of_its_rule(conformed_runs: Conformed) -> None:
     sentences = {(rule.effect, rule.id): rule.sentence for rule in event_rules.RULES}
-    for row in conformed.rows(rule_counts.TABLE):
+    for row in conformed_runs.rows(rule_counts.TABLE):
         expected = sentences.get((row["effect"], row["rule"]), row["sentence"])
         assert row["sentence"] == expected
         assert row["effect"] != "kept" or row["sentence"].endswith(f" by the pattern {row['rule']}.")
 
 
 @pytest.mark.parametrize("run_id", MANIFESTS)
-def test_landed_events_are_kept_merged_or_rejected_per_file(conformed: Conformed, run_id: str) -> None:
-    for file in conformed.rows(source_files.TABLE, run_id):
-        settled = [row for row in conformed.rules(run_id, file["rank"]).items() if row[0][0] != "flagged"]
+def test_landed_events_are_kept_merged_or_rejected_per_file(conformed_runs: Conformed, run_id: str) -> None:
+    for file in conformed_runs.rows(source_files.TABLE, run_id):
+        settled = [row for row in conformed_runs.rules(run_id, file["rank"]).items() if row[0][0] != "flagged"]
         assert sum(count for _, count in settled) == file["events_count"]
         kept = sum(count for (effect, _), count in settled if effect == "kept")
-        assert kept == len(conformed.rows(spans.TABLE, run_id, source_sha256=file["source_sha256"]))
+        assert kept == len(conformed_runs.rows(spans.TABLE, run_id, source_sha256=file["source_sha256"]))
 
 
-def test_a_reject_keeps_its_source_its_place_and_its_reason(conformed: Conformed) -> None:
+def test_a_reject_keeps_its_source_its_place_and_its_reason(conformed_runs: Conformed) -> None:
     sentences = {rule.id: rule.sentence for rule in event_rules.RULES}
     found = [
         tuple(row[name] for name in ("level", "source_sha256", "rank", "ordinal", "offset_bytes", "rule", "reason"))
-        for row in conformed.rows(rejects.TABLE)
+        for row in conformed_runs.rows(rejects.TABLE)
     ]
     data = FILES["rank0.json"]
     assert found == [
-        ("event", conformed.source(0), 0, place, data.index(text.encode()), rule, sentences[rule])
+        ("event", conformed_runs.source(0), 0, place, data.index(text.encode()), rule, sentences[rule])
         for place, (text, rule) in enumerate(REJECTED.items(), len(NO_INTERVALS))
     ]
 
 
-def test_a_reject_keeps_the_times_that_its_source_says(conformed: Conformed) -> None:
-    found = {row["rule"]: (row["ts_ns"], row["duration_ns"]) for row in conformed.rows(rejects.TABLE)}
+def test_a_reject_keeps_the_times_that_its_source_says(conformed_runs: Conformed) -> None:
+    found = {row["rule"]: (row["ts_ns"], row["duration_ns"]) for row in conformed_runs.rows(rejects.TABLE)}
     assert found == {
         "unknown_phase": (1_001_000, 1_000),
         "no_time": (1_002_000, None),
@@ -261,41 +263,43 @@ def test_a_reject_keeps_the_times_that_its_source_says(conformed: Conformed) -> 
 # -- what the events meant ----------------------------------------------------------------------------------------
 
 
-def test_categories_of_older_profilers_mean_what_they_do_today(conformed: Conformed) -> None:
-    found = {row["name"]: (row["category"], row["kind"]) for row in conformed.rows(spans.TABLE, is_gpu=True)}
+def test_categories_of_older_profilers_mean_what_they_do_today(conformed_runs: Conformed) -> None:
+    found = {row["name"]: (row["category"], row["kind"]) for row in conformed_runs.rows(spans.TABLE, is_gpu=True)}
     assert found["an_old_kernel"] == ("kernel", "compute")
     assert found["Memcpy HtoD (Pageable -> Device)"] == ("gpu_memcpy", "copy")
-    assert {row["category"] for row in conformed.rows(spans.TABLE, name="cudaMemcpyAsync")} == {"cuda_runtime"}
+    assert {row["category"] for row in conformed_runs.rows(spans.TABLE, name="cudaMemcpyAsync")} == {"cuda_runtime"}
 
 
-def test_exact_duplicates_are_one_span_that_says_how_many_more_it_stands_for(conformed: Conformed) -> None:
-    (row,) = conformed.rows(spans.TABLE, name="aten::add", rank=0)
+def test_exact_duplicates_are_one_span_that_says_how_many_more_it_stands_for(conformed_runs: Conformed) -> None:
+    (row,) = conformed_runs.rows(spans.TABLE, name="aten::add", rank=0)
     assert (row["duplicates_count"], row["ts_ns"], row["duration_ns"]) == (1, 1_050_000, 2_500)
-    assert sum(row["duplicates_count"] for row in conformed.rows(spans.TABLE)) == 1
+    assert sum(row["duplicates_count"] for row in conformed_runs.rows(spans.TABLE)) == 1
 
 
-def test_kernels_that_cannot_be_as_recorded_are_kept_as_recorded(conformed: Conformed) -> None:
-    (early,) = conformed.rows(spans.TABLE, name="too_early")
+def test_kernels_that_cannot_be_as_recorded_are_kept_as_recorded(conformed_runs: Conformed) -> None:
+    (early,) = conformed_runs.rows(spans.TABLE, name="too_early")
     assert (early["ts_ns"], early["launch_ts_ns"], early["is_before_launch"]) == (1_199_999, 1_200_000, True)
-    (orphan,) = conformed.rows(spans.TABLE, name="whose_launch_nobody_saw")
+    (orphan,) = conformed_runs.rows(spans.TABLE, name="whose_launch_nobody_saw")
     assert (orphan["launch_ts_ns"], orphan["is_orphan"], orphan["is_before_launch"]) == (None, True, False)
 
 
-def test_a_collective_is_counted_once_whatever_its_kernel_is_called_and_a_wait_is_none(conformed: Conformed) -> None:
+def test_a_collective_is_counted_once_whatever_its_kernel_is_called_and_a_wait_is_none(
+    conformed_runs: Conformed,
+) -> None:
     found = [
         tuple(row[name] for name in ("collective", "mention", "library", "buffer_bytes", "step_number"))
-        for row in conformed.rows(collectives.TABLE)
+        for row in conformed_runs.rows(collectives.TABLE)
     ]
     assert found == [("all_reduce", "kernel", "nccl", None, 1), ("all_gather", "kernel", "nccl", 80, 1)]
 
 
 def test_a_copy_that_cc_relabelled_is_taken_back_from_its_call_and_its_reported_label_is_kept(
-    conformed: Conformed,
+    conformed_runs: Conformed,
 ) -> None:
-    (row,) = conformed.rows(spans.TABLE, name=COPY)
+    (row,) = conformed_runs.rows(spans.TABLE, name=COPY)
     labels = [row[name] for name in ("direction", "reported_direction", "memory", "is_relabelled")]
     assert labels == ["host_to_gpu", "on_gpu", "pinned", True]
-    (crossing,) = conformed.rows(crossings.TABLE, path="pinned")
+    (crossing,) = conformed_runs.rows(crossings.TABLE, path="pinned")
     assert (crossing["ordinal"], crossing["sealed_by"], crossing["seal_evidence"]) == (
         row["ordinal"],
         "bounce_buffer",
@@ -304,22 +308,22 @@ def test_a_copy_that_cc_relabelled_is_taken_back_from_its_call_and_its_reported_
     assert (crossing["payload_bytes"], crossing["wire_bytes"], crossing["violation"]) == (4096, 4096 + 28, None)
 
 
-def test_calls_that_copy_under_cc_are_marked_as_no_copy_time(conformed: Conformed) -> None:
-    marked = {row["name"] for row in conformed.rows(spans.TABLE, has_queued_work=True)}
+def test_calls_that_copy_under_cc_are_marked_as_no_copy_time(conformed_runs: Conformed) -> None:
+    marked = {row["name"] for row in conformed_runs.rows(spans.TABLE, has_queued_work=True)}
     assert marked == {"cudaMemcpyAsync", "cuMemcpyHtoDAsync_v2"}
 
 
-def test_the_steps_that_the_manifest_calls_warm_up_are_left_out_of_pairs(conformed: Conformed) -> None:
-    warm = {(row["rank"], row["step_number"]): row["is_warmup"] for row in conformed.rows(steps.TABLE)}
+def test_the_steps_that_the_manifest_calls_warm_up_are_left_out_of_pairs(conformed_runs: Conformed) -> None:
+    warm = {(row["rank"], row["step_number"]): row["is_warmup"] for row in conformed_runs.rows(steps.TABLE)}
     assert warm == {(0, 0): True, (0, 1): False, (0, 2): False, (1, 0): True}
 
 
-def test_a_private_annotation_is_sealed_and_can_be_revealed(conformed: Conformed) -> None:
-    (row,) = conformed.rows(spans.TABLE, pattern="own_annotation")
+def test_a_private_annotation_is_sealed_and_can_be_revealed(conformed_runs: Conformed) -> None:
+    (row,) = conformed_runs.rows(spans.TABLE, pattern="own_annotation")
     assert row["name"] is None
     assert row["label"].startswith("sealed:1:")
-    sealed = conformed.lake.scan(spans.TABLE, ["on"]).filter(pl.col("pattern") == "own_annotation").collect()
-    revealed = conformed.lake.reveal(spans.TABLE, sealed.to_arrow().cast(spans.TABLE.arrow_schema))
+    sealed = conformed_runs.lake.scan(spans.TABLE, ["on"]).filter(pl.col("pattern") == "own_annotation").collect()
+    revealed = conformed_runs.lake.reveal(spans.TABLE, sealed.to_arrow().cast(spans.TABLE.arrow_schema))
     assert revealed.column("label").to_pylist() == [PRIVATE]
 
 

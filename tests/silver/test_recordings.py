@@ -78,7 +78,7 @@ class Conformed:
 
 
 @pytest.fixture(scope="module")
-def conformed(tmp_path_factory: pytest.TempPathFactory) -> Conformed:
+def conformed_runs(tmp_path_factory: pytest.TempPathFactory) -> Conformed:
     """All runs, conformed by the first engine."""
     root = tmp_path_factory.mktemp("recordings")
     keyring = KeyringFile(root / "keyring.json", is_made_on_first_use=True)
@@ -145,11 +145,11 @@ def kind_of(interval: Interval) -> str:
 
 
 @pytest.mark.parametrize("run_id", ["tee", "native-as-sealed"])
-def test_spans_per_kind_are_those_of_a_recount(conformed: Conformed, run_id: str) -> None:
+def test_spans_per_kind_are_those_of_a_recount(conformed_runs: Conformed, run_id: str) -> None:
     intervals = {each for data in files_of(RUNS[run_id][0]).values() for each in recount(data)}
     counted = Counter[str]()
     lasted = Counter[str]()
-    for row in conformed.rows(spans.TABLE, run_id):
+    for row in conformed_runs.rows(spans.TABLE, run_id):
         counted[row["kind"]] += 1 + row["duplicates_count"]
         lasted[row["kind"]] += row["duration_ns"]
     every = [each for data in files_of(RUNS[run_id][0]).values() for each in recount(data)]
@@ -161,7 +161,7 @@ def test_spans_per_kind_are_those_of_a_recount(conformed: Conformed, run_id: str
     assert lasted == expected
 
 
-def test_what_a_hook_sealed_is_what_is_nested_in_it(conformed: Conformed) -> None:
+def test_what_a_hook_sealed_is_what_is_nested_in_it(conformed_runs: Conformed) -> None:
     expected = []
     for data in files_of("resnet50-sealed-w2").values():
         intervals = [each for each in recount(data) if each.category == "user_annotation"]
@@ -175,7 +175,7 @@ def test_what_a_hook_sealed_is_what_is_nested_in_it(conformed: Conformed) -> Non
             counts = Counter(name for name, _ in inside)
             expected.append((hook.start, told, counts["tee::send"], counts["tee::seal"], *sums))
     columns = ("ts_ns", "buffer_bytes", "message_count", "sealed_message_count", "seal_ns", "open_ns")
-    found = [tuple(row[name] for name in columns) for row in conformed.hooks("tee")]
+    found = [tuple(row[name] for name in columns) for row in conformed_runs.hooks("tee")]
     assert sorted(found) == sorted(expected)
     assert len(found) > RANKS
 
@@ -183,8 +183,8 @@ def test_what_a_hook_sealed_is_what_is_nested_in_it(conformed: Conformed) -> Non
 # -- a run that keeps its promise ---------------------------------------------------------------------------------
 
 
-def test_every_hop_of_a_tee_run_is_sealed_measured_and_counted_on_the_wire(conformed: Conformed) -> None:
-    hooks = conformed.hooks("tee")
+def test_every_hop_of_a_tee_run_is_sealed_measured_and_counted_on_the_wire(conformed_runs: Conformed) -> None:
+    hooks = conformed_runs.hooks("tee")
     assert hooks
     for row in hooks:
         assert row["message_count"] == row["sealed_message_count"] == 2 * (RANKS - 1)
@@ -195,18 +195,18 @@ def test_every_hop_of_a_tee_run_is_sealed_measured_and_counted_on_the_wire(confo
         assert row["seal_ns"] + row["open_ns"] <= row["duration_ns"]
 
 
-def test_a_tee_run_has_no_violation_and_agrees_with_its_claim(conformed: Conformed) -> None:
-    run = conformed.run("tee")
+def test_a_tee_run_has_no_violation_and_agrees_with_its_claim(conformed_runs: Conformed) -> None:
+    run = conformed_runs.run("tee")
     assert (run["found_violations_count"], run["agreement"], run["contradictions"]) == (0, "agrees", None)
-    assert run["found_sealed_message_count"] == sum(row["message_count"] for row in conformed.hooks("tee"))
-    assert [row["violation"] for row in conformed.rows(crossings.TABLE, "tee") if row["violation"]] == []
+    assert run["found_sealed_message_count"] == sum(row["message_count"] for row in conformed_runs.hooks("tee"))
+    assert [row["violation"] for row in conformed_runs.rows(crossings.TABLE, "tee") if row["violation"]] == []
 
 
-def test_messages_under_a_key_are_counted_on_from_one_collective_to_the_next(conformed: Conformed) -> None:
+def test_messages_under_a_key_are_counted_on_from_one_collective_to_the_next(conformed_runs: Conformed) -> None:
     for rank in range(RANKS):
-        rows = sorted((row for row in conformed.hooks("tee") if row["rank"] == rank), key=lambda row: row["ts_ns"])
+        rows = sorted((row for row in conformed_runs.hooks("tee") if row["rank"] == rank), key=lambda row: row["ts_ns"])
         assert [row["key_message_count"] for row in rows] == [2 * place for place in range(1, len(rows) + 1)]
-        (budget,) = (row for row in conformed.rows(nonce_budgets.TABLE, "tee") if row["rank"] == rank)
+        (budget,) = (row for row in conformed_runs.rows(nonce_budgets.TABLE, "tee") if row["rank"] == rank)
         assert budget["sealed_message_count"] == rows[-1]["key_message_count"]
 
 
@@ -214,7 +214,7 @@ def test_messages_under_a_key_are_counted_on_from_one_collective_to_the_next(con
 
 
 def test_a_plain_run_that_claims_sealed_hops_breaks_its_promise_with_every_bucket_of_every_rank(
-    conformed: Conformed,
+    conformed_runs: Conformed,
 ) -> None:
     buckets = Counter(
         (int(each.name.partition("#")[2]), each.start)
@@ -222,22 +222,22 @@ def test_a_plain_run_that_claims_sealed_hops_breaks_its_promise_with_every_bucke
         for each in recount(data)
         if each.category == "user_annotation" and each.name.startswith("tee::all_reduce#")
     )
-    broken = [row for row in conformed.rows(crossings.TABLE, "plain-as-sealed") if row["violation"]]
+    broken = [row for row in conformed_runs.rows(crossings.TABLE, "plain-as-sealed") if row["violation"]]
     assert Counter((row["buffer_bytes"], row["ts_ns"]) for row in broken) == buckets
     assert {row["rank"] for row in broken} == set(range(RANKS))
     assert {(row["path"], row["sealed_by"], row["sealed_message_count"]) for row in broken} == {("hook", "none", 0)}
-    run = conformed.run("plain-as-sealed")
+    run = conformed_runs.run("plain-as-sealed")
     assert (run["agreement"], run["found_violations_count"]) == ("contradicted", len(broken))
     assert f"{len(broken)} crossings were not sealed" in run["contradictions"]
 
 
-def test_the_same_plain_run_that_claims_nothing_breaks_nothing(conformed: Conformed) -> None:
-    run = conformed.run("plain")
+def test_the_same_plain_run_that_claims_nothing_breaks_nothing(conformed_runs: Conformed) -> None:
+    run = conformed_runs.run("plain")
     assert (run["agreement"], run["found_violations_count"]) == ("agrees", 0)
-    assert all(row["must_seal"] is False for row in conformed.rows(crossings.TABLE, "plain"))
+    assert all(row["must_seal"] is False for row in conformed_runs.rows(crossings.TABLE, "plain"))
 
 
-def test_pinned_copies_with_their_true_label_betray_a_run_that_claims_hopper_cc(conformed: Conformed) -> None:
+def test_pinned_copies_with_their_true_label_betray_a_run_that_claims_hopper_cc(conformed_runs: Conformed) -> None:
     pinned = [
         each
         for data in files_of("resnet50-plain-w2").values()
@@ -245,17 +245,17 @@ def test_pinned_copies_with_their_true_label_betray_a_run_that_claims_hopper_cc(
         if each.category == "gpu_memcpy" and re.search("HtoD.*Pinned|DtoH.*Pinned", each.name)
     ]
     assert pinned
-    broken = [row for row in conformed.rows(crossings.TABLE, "plain-as-hopper") if row["violation"]]
+    broken = [row for row in conformed_runs.rows(crossings.TABLE, "plain-as-hopper") if row["violation"]]
     labelled = [row for row in broken if row["path"] == "pinned"]
     assert sorted(row["ts_ns"] for row in labelled) == sorted(each.start for each in pinned)
     assert all("bears its true label" in row["violation"] for row in labelled)
     assert {row["path"] for row in broken} == {"pinned", "hook"}
-    run = conformed.run("plain-as-hopper")
+    run = conformed_runs.run("plain-as-hopper")
     assert run["agreement"] == "contradicted"
     assert f"{len(pinned)} pinned copies bear their true label" in run["contradictions"]
 
 
-def test_all_reduces_by_gloo_betray_a_run_that_claims_sealed_hops(conformed: Conformed) -> None:
+def test_all_reduces_by_gloo_betray_a_run_that_claims_sealed_hops(conformed_runs: Conformed) -> None:
     reduced = [
         each
         for data in files_of("resnet50-native-w2").values()
@@ -263,42 +263,42 @@ def test_all_reduces_by_gloo_betray_a_run_that_claims_sealed_hops(conformed: Con
         if each.category == "user_annotation" and re.match("gloo:all_?reduce", each.name)
     ]
     assert reduced
-    broken = [row for row in conformed.rows(crossings.TABLE, "native-as-sealed") if row["violation"]]
+    broken = [row for row in conformed_runs.rows(crossings.TABLE, "native-as-sealed") if row["violation"]]
     assert sorted(row["ts_ns"] for row in broken) == sorted(each.start for each in reduced)
     assert {(row["path"], row["collective"]) for row in broken} == {("gloo", "all_reduce")}
-    assert conformed.run("native-as-sealed")["agreement"] == "contradicted"
+    assert conformed_runs.run("native-as-sealed")["agreement"] == "contradicted"
 
 
 # -- laws ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("run_id", RUNS)
-def test_recordings_stay_within_declarations_and_laws(conformed: Conformed, run_id: str) -> None:
+def test_recordings_stay_within_declarations_and_laws(conformed_runs: Conformed, run_id: str) -> None:
     from bronze import source_files
 
-    found = {table.full_name: conformed.lake.scan(table, [run_id]).collect() for table in silver.TABLES}
+    found = {table.full_name: conformed_runs.lake.scan(table, [run_id]).collect() for table in silver.TABLES}
     faults = [fault for table in silver.TABLES for fault in beyond_declaration(table, found[table.full_name])]
-    assert faults + beyond_laws(found, conformed.lake.scan(source_files.TABLE, [run_id]).collect()) == []
+    assert faults + beyond_laws(found, conformed_runs.lake.scan(source_files.TABLE, [run_id]).collect()) == []
 
 
 @pytest.mark.parametrize("run_id", RUNS)
-def test_steps_and_clocks_of_recordings_are_plausible(conformed: Conformed, run_id: str) -> None:
+def test_steps_and_clocks_of_recordings_are_plausible(conformed_runs: Conformed, run_id: str) -> None:
     marked = Counter(
         each.name
         for data in files_of(RUNS[run_id][0]).values()
         for each in recount(data)
         if each.category == "user_annotation" and each.name.startswith("ProfilerStep#")
     )
-    found = conformed.rows(steps.TABLE, run_id)
+    found = conformed_runs.rows(steps.TABLE, run_id)
     assert Counter(f"ProfilerStep#{row['step_number']}" for row in found) == marked
-    offsets = {row["rank"]: row for row in conformed.rows(clock_offsets.TABLE, run_id)}
+    offsets = {row["rank"]: row for row in conformed_runs.rows(clock_offsets.TABLE, run_id)}
     assert offsets[0]["offset_ns"] == 0
     ranks = len(files_of(RUNS[run_id][0]))
     assert offsets.keys() == set(range(ranks))
     # All ranks ran on one machine: their clocks are one clock.
     for other in range(1, ranks):
         assert abs(offsets[other]["offset_ns"]) <= offsets[other]["uncertainty_ns"]
-    assert {row["ranks_count"] for row in conformed.rows(collectives.TABLE, run_id)} == {ranks}
+    assert {row["ranks_count"] for row in conformed_runs.rows(collectives.TABLE, run_id)} == {ranks}
 
 
 # Spark compiles a plan a table, which takes a minute a run: one recording is enough for it.
@@ -306,37 +306,40 @@ def test_steps_and_clocks_of_recordings_are_plausible(conformed: Conformed, run_
     ("run_id", "engine"),
     [*(("tee", engine) for engine in engines.ENGINES), *(("plain-as-hopper", name) for name in engines.LOCAL_ENGINES)],
 )
-def test_conforming_again_writes_nothing_whatever_the_engine(conformed: Conformed, run_id: str, engine: str) -> None:
-    again = silver.materialise(conformed.lake, run_id, engines.engine(engine))
-    first = {each.table: each.content_sha256 for each in conformed.written[run_id]}
+def test_conforming_again_writes_nothing_whatever_the_engine(
+    conformed_runs: Conformed, run_id: str, engine: str
+) -> None:
+    again = silver.materialise(conformed_runs.lake, run_id, engines.engine(engine))
+    first = {each.table: each.content_sha256 for each in conformed_runs.written[run_id]}
     assert {each.table: each.content_sha256 for each in again} == first
     assert not any(each.is_changed for each in again)
     versions = {
-        each.table: conformed.lake.snapshot(table).version for each, table in zip(again, silver.TABLES, strict=True)
+        each.table: conformed_runs.lake.snapshot(table).version
+        for each, table in zip(again, silver.TABLES, strict=True)
     }
     assert {each.table: each.version for each in again} == versions
 
 
-def test_the_order_and_the_names_in_which_files_land_do_not_matter(conformed: Conformed, tmp_path: Path) -> None:
-    lake = Lake(Location.of(tmp_path / "lake"), conformed.keyring)
+def test_the_order_and_the_names_in_which_files_land_do_not_matter(conformed_runs: Conformed, tmp_path: Path) -> None:
+    lake = Lake(Location.of(tmp_path / "lake"), conformed_runs.keyring)
     recording, regime = RUNS["tee"]
     turned = {f"{'ba'[place]}-r{place}.json.gz": data for place, data in enumerate(files_of(recording).values())}
     assert list(turned) == ["b-r0.json.gz", "a-r1.json.gz"]
     land(tmp_path, lake, "tee", turned, regime)
     anew = silver.materialise(lake, "tee", engines.engine(engines.ENGINES[0]))
     assert [(each.table, each.content_sha256) for each in anew] == [
-        (each.table, each.content_sha256) for each in conformed.written["tee"]
+        (each.table, each.content_sha256) for each in conformed_runs.written["tee"]
     ]
 
 
 def test_chunks_of_a_rank_give_the_rows_of_the_whole(
-    conformed: Conformed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    conformed_runs: Conformed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = Lake(Location.of(tmp_path / "lake"), conformed.keyring)
+    lake = Lake(Location.of(tmp_path / "lake"), conformed_runs.keyring)
     recording, regime = RUNS["tee"]
     land(tmp_path, lake, "tee", files_of(recording), regime)
     monkeypatch.setattr("assets.build.chunking.CHUNK_EVENTS", 3_001)
     silver.materialise(lake, "tee", engines.engine(engines.ENGINES[0]))
     for table in silver.TABLES:
-        one, other = (each.scan(table, ["tee"]).sort(table.key).collect() for each in (conformed.lake, lake))
+        one, other = (each.scan(table, ["tee"]).sort(table.key).collect() for each in (conformed_runs.lake, lake))
         assert one.equals(other), table.full_name

@@ -321,14 +321,14 @@ def test_spans_that_are_only_named_as_seals_seal_nothing(found: Silver) -> None:
     assert found.only("runs", "agreement", "found_sealed_message_count") == ("contradicted", 0)
 
 
-def _sized(seal_ns: tuple[int, ...], size: int = 300) -> list[Row]:
+def _make_messages(seal_ns: tuple[int, ...], size: int = 300) -> list[Row]:
     """Messages of 300 bytes, sealed in these times."""
     seals = [note(f"tee::seal#{size}", 1000 + 20 * place, time) for place, time in enumerate(seal_ns)]
     sends = [note(f"tee::send#{size}", 1015 + 20 * place, 4) for place in range(len(seal_ns))]
     return [note(f"tee::all_reduce#{size}", 1000, 100), *seals, *sends]
 
 
-@pytest.mark.given(run(regime="sw_per_hop_aesgcm", found_world_size=2), *_sized((10, 9)))
+@pytest.mark.given(run(regime="sw_per_hop_aesgcm", found_world_size=2), *_make_messages((10, 9)))
 def test_each_seal_that_says_its_size_is_held_against_the_limit_by_itself(found: Silver) -> None:
     # 300 bytes in 10 ns are 30 GB/s, which may be; in 9 ns they are not.
     assert found.only("crossings", *CLAIM, *SHOWN) == (
@@ -340,7 +340,7 @@ def test_each_seal_that_says_its_size_is_held_against_the_limit_by_itself(found:
 CHAINED = '{"ring_chains": 4, "ring_mode": "sealed", "ring_transport": "shared memory"}'
 
 
-@pytest.mark.given(run(regime="sw_per_hop_aesgcm", found_world_size=2, extra=CHAINED), *_sized((3, 2)))
+@pytest.mark.given(run(regime="sw_per_hop_aesgcm", found_world_size=2, extra=CHAINED), *_make_messages((3, 2)))
 def test_chains_seal_at_once_so_their_limit_is_that_many_times_as_high(found: Silver) -> None:
     assert found.only("crossings", "sealed_message_count", "contradicted_message_count") == (1, 1)
 
@@ -348,7 +348,7 @@ def test_chains_seal_at_once_so_their_limit_is_that_many_times_as_high(found: Si
 # -- what travels ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.given(run(regime="sw_per_hop_aesgcm", found_world_size=2, extra=CHAINED), *_sized((30, 30)))
+@pytest.mark.given(run(regime="sw_per_hop_aesgcm", found_world_size=2, extra=CHAINED), *_make_messages((30, 30)))
 def test_a_message_of_the_ring_has_a_header_and_a_tag_per_chain_and_no_nonce(found: Silver) -> None:
     assert found.only("crossings", "payload_bytes", "wire_bytes") == (600, 600 + 2 * (52 + 4 * 16))
 

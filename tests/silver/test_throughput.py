@@ -7,7 +7,7 @@ import pytest
 from bronze import runs as claimed
 from bronze import source_files, training_log
 from silver.throughput import TABLE, conform
-from tests.support.silver_rows import RUN, logged, ordered, rows_of, run, settled, source
+from tests.support.silver_rows import RUN, make_log_record, rows_of, run, run_plan, sort_rows, source
 
 if TYPE_CHECKING:
     from tests.support.silver_rows import Bench, Row, Silver
@@ -18,12 +18,12 @@ S = 1_000_000_000
 def epoch(number: int | None, rate: float | None = None, at_s: int | None = None, **fields: Any) -> Row:
     """A record of a per-epoch table."""
     at = None if at_s is None else at_s * S
-    return logged(epoch_number=number, samples_per_second=rate, ts_ns=at, **fields)
+    return make_log_record(epoch_number=number, samples_per_second=rate, ts_ns=at, **fields)
 
 
 def mark(key: str, at_s: int, **fields: Any) -> Row:
     """A line of an mllog."""
-    return logged(record="mllog", record_key=key, ts_ns=at_s * S, namespace="", **fields)
+    return make_log_record(record="mllog", record_key=key, ts_ns=at_s * S, namespace="", **fields)
 
 
 @pytest.mark.given(epoch(1, 50.0, 100, batch_size=64, loss_number=2.5), epoch(2, 100.0, 103), epoch(3, 90.0, 105))
@@ -53,20 +53,20 @@ def test_the_manifest_counts_steps_so_it_does_not_speak_of_epochs(found: Silver)
 
 
 @pytest.mark.given(
-    *(logged(step_number=number, duration_ns=7 * S) for number in (10, 11, 12)), run(warmup_steps_count=2)
+    *(make_log_record(step_number=number, duration_ns=7 * S) for number in (10, 11, 12)), run(warmup_steps_count=2)
 )
 def test_steps_that_the_manifest_calls_warm_up_are(found: Silver) -> None:
     columns = ("period", "period_number", "numbered_by", "duration_source", "is_warmup")
     assert found.rows("throughput", *columns) == [
-        ("step", 10, "number", "told", True),
-        ("step", 11, "number", "told", True),
-        ("step", 12, "number", "told", False),
+        ("step", 10, "number", "stated", True),
+        ("step", 11, "number", "stated", True),
+        ("step", 12, "number", "stated", False),
     ]
 
 
 def step(number: int, phase: str, **fields: Any) -> Row:
     """A step as the collector writes it down: one a second, each of half a second."""
-    return logged(step_number=number, phase=phase, began_ns=number * S, duration_ns=S // 2, **fields)
+    return make_log_record(step_number=number, phase=phase, began_ns=number * S, duration_ns=S // 2, **fields)
 
 
 @pytest.mark.given(
@@ -74,7 +74,7 @@ def step(number: int, phase: str, **fields: Any) -> Row:
     run(warmup_steps_count=0),
 )
 def test_only_steps_at_their_own_pace_count_where_the_log_says_which_are(found: Silver) -> None:
-    assert found.rows("throughput", "duration_source") == [("told",)] * 5
+    assert found.rows("throughput", "duration_source") == [("stated",)] * 5
     assert found.rows("throughput", "period_number", "ts_ns", "end_ns", "warmup_reason") == [
         (0, 0, S // 2, "its log calls it Warmup"),
         (1, S, S + S // 2, None),
@@ -166,7 +166,9 @@ def test_intervals_without_numbers_are_paired_in_turn(found: Silver) -> None:
 
 
 @pytest.mark.given(
-    logged(epoch_number=1, step_number=1, tokens_per_second=8.0), logged(epoch_number=1, step_number=2), epoch(1, 5.0)
+    make_log_record(epoch_number=1, step_number=1, tokens_per_second=8.0),
+    make_log_record(epoch_number=1, step_number=2),
+    epoch(1, 5.0),
 )
 def test_a_table_may_hold_steps_and_epochs(found: Silver) -> None:
     assert found.rows("throughput", "period", "period_number") == [("step", 1), ("step", 2), ("epoch", 1)]
@@ -174,9 +176,9 @@ def test_a_table_may_hold_steps_and_epochs(found: Silver) -> None:
 
 def test_a_log_whose_name_says_no_rank_is_that_of_rank_0(engine: Bench) -> None:
     frames = (
-        (training_log.TABLE, logged(epoch_number=1, source_sha256="log", ordinal=0).fields),
+        (training_log.TABLE, make_log_record(epoch_number=1, source_sha256="log", ordinal=0).fields),
         (source_files.TABLE, source(source_sha256="log", file_name="log.csv", rank=None).fields),
         (claimed.TABLE, run().fields),
     )
-    rows = settled(engine, conform(*(engine.wrap(rows_of(table, [row])) for table, row in frames)), TABLE)
-    assert ordered(TABLE, rows).select("run_id", "rank").rows() == [(RUN, 0)]
+    rows = run_plan(engine, conform(*(engine.wrap(rows_of(table, [row])) for table, row in frames)), TABLE)
+    assert sort_rows(TABLE, rows).select("run_id", "rank").rows() == [(RUN, 0)]

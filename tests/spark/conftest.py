@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.standalone import Cluster, packed
+from benchmarks.standalone import Cluster, pack_environment
 from benchmarks.traces import many_ranks
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
@@ -23,7 +23,7 @@ _RANKS = 4
 @pytest.fixture(scope="session")
 def packed_environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """The wheel of this checkout, installed and packed as docs/operations.md says."""
-    return packed(tmp_path_factory.mktemp("packed"))
+    return pack_environment(tmp_path_factory.mktemp("packed"))
 
 
 @pytest.fixture(scope="session")

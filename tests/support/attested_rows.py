@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.support.silver_rows import logged, run, token
+from tests.support.silver_rows import make_log_record, run, token
 
 if TYPE_CHECKING:
     from tests.support.silver_rows import Row
@@ -50,4 +50,4 @@ def claim(**changes: Any) -> Row:
     return run(**{"attestation_nonce": NONCE, "device_ueids": "11", **changes})
 
 
-LOG = logged(epoch_number=1, began_ns=BEGAN, duration_ns=HOUR)
+LOG = make_log_record(epoch_number=1, began_ns=BEGAN, duration_ns=HOUR)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Told:
+class SourceRows:
     """What a reader made of a source."""
 
     format: str
@@ -38,9 +38,9 @@ class Told:
         return self.reader.rows_count + self.reader.passed_count + self.reader.unreadable_count
 
 
-def told(
+def read_source(
     data: bytes, block_bytes: int = 1 << 20, limits: Limits | None = None, keys: AttestationKeys = NO_KEYS
-) -> Told:
+) -> SourceRows:
     """Read a source in blocks of some size."""
     blocks = [data[place : place + block_bytes] for place in range(0, len(data), block_bytes)]
     known = recognise_format(data[: 1 << 18], lambda: iter(blocks))
@@ -56,4 +56,4 @@ def told(
     unreadable += reader.take_unreadable()
     assert sum(map(len, rows.values())) == reader.rows_count
     assert len(unreadable) == reader.unreadable_count
-    return Told(known.name, rows, unreadable, reader)
+    return SourceRows(known.name, rows, unreadable, reader)

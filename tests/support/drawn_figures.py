@@ -31,13 +31,13 @@ def rows_of(table: Table, rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist([{**least, **row} for row in rows], schema=table.arrow_schema)
 
 
-def parsed(svg: str | None) -> ET.Element:
+def parse_svg(svg: str | None) -> ET.Element:
     """The picture as a tree; what is not well formed is an error."""
     assert svg is not None
     return ET.fromstring(svg)  # noqa: S314  our own text
 
 
-def drawn(table: Table, *rows: dict[str, Any]) -> Figure:
+def draw_figure(table: Table, *rows: dict[str, Any]) -> Figure:
     """The figure of literal rows."""
     found = figure(table, rows_of(table, list(rows)))
     assert found is not None
@@ -49,7 +49,7 @@ def marks(found: Figure, **facts: object) -> list[dict[str, Any]]:
     return [row for row in found.rows if all(row.get(name) == fact for name, fact in facts.items())]
 
 
-def told(found: Figure) -> str:
+def describe_figure(found: Figure) -> str:
     """A figure as text: its title, one line a row, its notes."""
     lines = [", ".join(f"{name}={_short(value)}" for name, value in sorted(row.items())) for row in found.rows]
     return "\n".join([found.title, found.subtitle, *lines, *(f"note: {note}" for note in found.notes), ""])

@@ -23,7 +23,7 @@ from silver import (
     steps,
     throughput,
 )
-from tests.support.silver_rows import APART, RUN, ordered, rows_of, settled
+from tests.support.silver_rows import APART, RUN, rows_of, run_plan, sort_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -69,9 +69,9 @@ class InSlices:
         )
 
 
-def answered(bench: Bench, answer: Answer, **rows: Rows) -> pl.DataFrame:
+def measure_rows(bench: Bench, answer: Answer, **rows: Rows) -> pl.DataFrame:
     """What a module of gold makes of rows of silver, named as its arguments are, in the order of its key."""
-    told = {name: _told(TABLES[name], literal) for name, literal in rows.items()}
+    told = {name: _fill_rows(TABLES[name], literal) for name, literal in rows.items()}
     if isinstance(bench, BatchedSpark):
         return bench.answer(answer, told)
     if isinstance(bench, Recorder):
@@ -82,7 +82,7 @@ def answered(bench: Bench, answer: Answer, **rows: Rows) -> pl.DataFrame:
 
 def _measure(bench: Bench, answer: Answer, rows: dict[str, Rows]) -> pl.DataFrame:
     frames = {name: bench.wrap(rows_of(TABLES[name], literal)) for name, literal in rows.items()}
-    return ordered(answer.TABLE, settled(bench, answer.measure(**frames), answer.TABLE))
+    return sort_rows(answer.TABLE, run_plan(bench, answer.measure(**frames), answer.TABLE))
 
 
 Cases = dict[int, list[dict[str, Rows]]]
@@ -153,7 +153,7 @@ def _name(place: int) -> str:
     return f"case-{place}"
 
 
-def _told(table: Table, rows: Rows) -> Rows:
+def _fill_rows(table: Table, rows: Rows) -> Rows:
     """The rows of one run, of rank 0 unless they say; where events have a place in their source, no two share it."""
     has_place = "ordinal" in table.key
     is_ranked = any(column.name == "rank" and not column.nullable for column in table.columns)

@@ -55,7 +55,7 @@ MANIFEST: dict[str, str] = {
 }
 
 
-def changed(claims: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def change_claims(claims: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """Claims with some of them changed; none takes a claim away. An underscore in a name stands for a dash."""
     named = {name.replace("_", "-") if name.startswith("x_") else name: value for name, value in changes.items()}
     return {name: value for name, value in {**claims, **named}.items() if value is not None}

@@ -36,7 +36,7 @@ _MEDDLED = 3  # the frame that somebody meddles with
 _ROUNDS = 4
 
 
-def spawned(
+def spawn_ranks(
     scenario: str, world: int, folder: Path, timeout_s: float = 200, **environment: str
 ) -> list[dict[str, Any]]:
     """Run a scenario on `world` processes; give what each rank saw. A rank that left nothing gives its exit status."""
@@ -101,7 +101,7 @@ def sums(rank: int, world: int, folder: Path) -> dict[str, Any]:
             "opened_bytes": tally.opened_bytes,
             "relayed_bytes": tally.relayed_bytes,
         }
-    seen["training"] = _trained(rank)
+    seen["training"] = _train(rank)
     return seen
 
 
@@ -129,7 +129,7 @@ def _gradients(rank: int, size: int, dtype: torch.dtype) -> torch.Tensor:
     return torch.randn(size, generator=torch.Generator().manual_seed(100 * rank + size), dtype=torch.float32).to(dtype)
 
 
-def _trained(rank: int) -> dict[str, list[float]]:
+def _train(rank: int) -> dict[str, list[float]]:
     """The same model trained with gloo's all-reduce and with two rings: the losses of each."""
     import torch
     from torch.nn.parallel import DistributedDataParallel

@@ -102,7 +102,7 @@ def visits(run_id: str = "a", notes: Sequence[str | None] = (NOTE, NOTE, None, "
     )
 
 
-def changed(rows: pa.Table, column: str, values: Any, kind: pa.DataType | None = None) -> pa.Table:
+def replace_column(rows: pa.Table, column: str, values: Any, kind: pa.DataType | None = None) -> pa.Table:
     """The same rows with one column replaced, whatever its type."""
     return rows.set_column(rows.column_names.index(column), column, pa.array(values, kind))
 

@@ -121,7 +121,7 @@ def source(**fields: Any) -> Row:
     return Row(source_files.TABLE, {"run_id": RUN, "format": "kineto", "outcome": "kept", "rank": 0, **fields})
 
 
-def logged(**fields: Any) -> Row:
+def make_log_record(**fields: Any) -> Row:
     """A record of a training table, of rank 0 unless its source says otherwise."""
     return Row(training_log.TABLE, {"run_id": RUN, "record": "csv", **fields})
 
@@ -317,7 +317,7 @@ class Silver:
         return found
 
 
-def settled(bench: Bench, frame: Frame, table: Table) -> pa.Table:
+def run_plan(bench: Bench, frame: Frame, table: Table) -> pa.Table:
     """Run a plan and hold what comes out to the declaration, run by run, as the door does."""
     rows = bench.rows(frame)
     for run_id in rows.column("run_id").unique().to_pylist():
@@ -325,22 +325,22 @@ def settled(bench: Bench, frame: Frame, table: Table) -> pa.Table:
     return rows.cast(pa.schema([field.remove_metadata() for field in table.arrow_schema]))
 
 
-def ordered(table: Table, rows: pa.Table) -> pl.DataFrame:
+def sort_rows(table: Table, rows: pa.Table) -> pl.DataFrame:
     """Rows as the door orders them: by run and key."""
     frame = pl.DataFrame(rows)
     assert frame.schema == table.polars_schema
     return frame.sort(*table.row_key, *frame.columns, nulls_last=False)
 
 
-def conformed(
+def conform_chain(
     bench: Bench, bronze: Bronze, shares: Callable[[Frame], Iterable[Frame]] = lambda events: [events]
 ) -> Silver:
     """The whole chain, settled at every table as the asset does; `shares` may hand the spans their events in parts."""
     found: dict[str, pl.DataFrame] = {}
 
     def keep(table: Table, *frames: Frame) -> Frame:
-        rows = pa.concat_tables([settled(bench, frame, table) for frame in frames])
-        found[table.name] = ordered(table, rows)
+        rows = pa.concat_tables([run_plan(bench, frame, table) for frame in frames])
+        found[table.name] = sort_rows(table, rows)
         return bench.wrap(rows)
 
     traces, files = bench.wrap(bronze.events), bench.wrap(bronze.sources)

@@ -64,7 +64,7 @@ class SnapshotRepository:
         self.write(name, text)
 
 
-def told(*words: str) -> tuple[int, str]:
+def run_review(*words: str) -> tuple[int, str]:
     """The exit status and all that `python -m pipelines.review` says, in the folder where we are."""
     done = CliRunner().invoke(main, [*words], catch_exceptions=False)
     return done.exit_code, done.output
@@ -72,10 +72,10 @@ def told(*words: str) -> tuple[int, str]:
 
 def gate(*words: str) -> tuple[int, str]:
     """The same of the gate."""
-    return told("--gate", *words)
+    return run_review("--gate", *words)
 
 
-def begun(root: Path) -> SnapshotRepository:
+def begin_repository(root: Path) -> SnapshotRepository:
     """Two snapshots and their test, committed on main; the branch `change` is checked out."""
     repository = SnapshotRepository(root)
     root.mkdir()

@@ -22,7 +22,7 @@ _SPARK = {
 }
 
 
-def started() -> SparkSession:
+def start_session() -> SparkSession:
     """A local session."""
     from pyspark.sql import SparkSession
 

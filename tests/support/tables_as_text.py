@@ -35,11 +35,13 @@ def as_text(table: Table, rows: pl.DataFrame) -> str:
     lines = [list(map(_cell, table.column_names)), kinds]
     for row in ordered.iter_rows():
         cells = zip(table.columns, row, strict=True)
-        lines.append([_cell(_told(value)) or '""' * (column.nullable and value == "") for column, value in cells])
+        lines.append(
+            [_cell(_format_number(value)) or '""' * (column.nullable and value == "") for column, value in cells]
+        )
     return "".join(",".join(line) + "\n" for line in lines)
 
 
-def _told(value: object) -> str | None:
+def _format_number(value: object) -> str | None:
     """Six digits after the point, or six that count where the first of them are zeros."""
     if isinstance(value, float):
         return f"{value:.6g}" if 0 < abs(value) < _SMALL else f"{value or 0.0:.6f}"

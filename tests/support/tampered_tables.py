@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Change = Callable[[pl.DataFrame], pl.DataFrame]
 
 
-def copied(lake: Lake, into: Path) -> Lake:
+def copy_lake(lake: Lake, into: Path) -> Lake:
     """A lake of its own on the same data files; it has no keyring, which checks do not need."""
     shutil.copytree(lake.place.directory, into, copy_function=os.link)
     return Lake(Location.of(into))

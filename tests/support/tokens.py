@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 
-def encoded(data: bytes) -> str:
+def encode(data: bytes) -> str:
     """Base64url without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
@@ -33,18 +33,18 @@ class Signer:
     def jwk(self, key_id: str) -> dict[str, str]:
         """The public key as a JSON Web Key."""
         numbers = self.key.public_key().public_numbers()
-        x, y = (encoded(number.to_bytes(48)) for number in (numbers.x, numbers.y))
+        x, y = (encode(number.to_bytes(48)) for number in (numbers.x, numbers.y))
         return {"kty": "EC", "crv": "P-384", "x": x, "y": y, "kid": key_id}
 
     def token(self, claims: dict[str, Any], **header: Any) -> str:
         """A signed token."""
         parts = ({"alg": "ES384", "typ": "JWT", **header}, claims)
-        return self.sign(".".join(encoded(json.dumps(part).encode()) for part in parts))
+        return self.sign(".".join(encode(json.dumps(part).encode()) for part in parts))
 
     def sign(self, signed: str) -> str:
         """Header and claims, as they are written, with a signature behind them."""
         r, s = decode_dss_signature(self.key.sign(signed.encode(), ec.ECDSA(hashes.SHA384())))
-        return f"{signed}.{encoded(r.to_bytes(48) + s.to_bytes(48))}"
+        return f"{signed}.{encode(r.to_bytes(48) + s.to_bytes(48))}"
 
     def bundle(self, overall: dict[str, Any], **devices: dict[str, Any]) -> bytes:
         """A bundle whose overall token holds the digests of the others."""
