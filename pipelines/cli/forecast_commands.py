@@ -38,7 +38,7 @@ def what_if(chosen: Settings, run_id: str | None, regime: str | None, given: tup
     """
     from pipelines.cli import forecasts, show
 
-    lake = session.open_lake(chosen)
+    lake = session.open_built_lake(chosen)
     change = forecasts.read_change(regime, given)
     if run_id is None:
         if change:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lake.errors import LakeError
-from pipelines.cli import session
+from pipelines.cli import places, session
 from pipelines.cli.failures import FAILED, INTERRUPTED, require_resources, tell_failure
 from pipelines.cli.forecast_commands import validate, what_if
 from pipelines.cli.key_commands import keys
@@ -30,7 +30,11 @@ _FORMAT = click.option("--format", "form", type=_FORMATS, default="table", show_
 
 
 class _Group(click.Group):
-    """Turns every error into one line and an exit status."""
+    """Turns every error into one line and an exit status; its commands take the options that choose places."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a command."""
+        super().add_command(places.accept_places(cmd), name)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error that we can explain is told, not traced."""
@@ -43,7 +47,7 @@ class _Group(click.Group):
             sys.stderr.close()  # the reader of our output has seen enough
             ctx.exit(0)
         except KeyboardInterrupt:
-            click.echo("teetotal: stopped; what was committed stays", err=True)
+            click.echo("teetotal: stopped; what was committed stays, and `teetotal run` goes on from there", err=True)
             ctx.exit(INTERRUPTED)
 
     def main(self, *arguments: Any, **named: Any) -> Any:
@@ -56,24 +60,19 @@ class _Group(click.Group):
             sys.exit(tell_failure(error))
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--lake",
-    metavar="PLACE",
-    help="Where the tables are (TEETOTAL_LAKE, default data/lake): a path or s3://…",
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    params=places.list_options(),
+    epilog="Options that choose places may stand before the command or after it.",
 )
-@click.option("--landing", metavar="PLACE", help="Where runs arrive (TEETOTAL_LANDING, default data/landing).")
-@click.option(
-    "--keyring", metavar="PATH", help="The keys of sealed columns (TEETOTAL_KEYRING, default beside the lake)."
-)
-@click.option("--margin", metavar="FRACTION", help="Largest difference that counts as none (TEETOTAL_MARGIN, 0.02).")
 @click.version_option(package_name="teetotal")
 @click.pass_context
-def main(ctx: click.Context, lake: str | None, landing: str | None, keyring: str | None, margin: str | None) -> None:
+def main(ctx: click.Context) -> None:
     """What does confidential computing cost this training run, and where is it paid?"""
     from pipelines.settings import settings
 
-    ctx.obj = settings(lake, landing, keyring, margin=margin)
+    ctx.obj = ctx.obj or settings()
 
 
 main.add_command(keys)
@@ -150,7 +149,10 @@ def status(chosen: Settings) -> None:
         session.open_lake(chosen), LandingZone(chosen.landing), load_keys(chosen.attestation_keys), chosen.margin
     )
     if not found.lines and not found.notes:
-        session.print_lines(f"nothing in {chosen.landing} yet: land a run with `teetotal land`, or try `teetotal demo`")
+        session.print_lines(
+            f"nothing in {chosen.landing} and no lake in {chosen.lake} yet: land a run with `teetotal land`, "
+            "or try `teetotal demo`"
+        )
         return
     console = session.console()
     if found.lines:
@@ -183,10 +185,12 @@ def show_table(
 ) -> None:
     """Print a table, for example `teetotal show bronze.runs`."""
     from assets.build import catalogue
+    from bronze import runs
     from pipelines.cli import show
 
     declared = catalogue.table(table)
-    lake = session.open_lake(chosen)
+    lake = session.open_built_lake(chosen)
+    session.require_runs(lake, run_ids, [runs.TABLE, declared])
     if plot:
         if columns or reveal or form != "table":
             raise click.UsageError("--plot draws a table's own chart: it takes no --columns, --format or --reveal")
@@ -250,12 +254,11 @@ def query_lake(
 
     text = text_of(sql, None if file is None else Path(file), sys.stdin.buffer)
     most = (20 if form == "table" else None) if limit is None else limit or None
+    lake = session.open_built_lake(chosen)
     if engine == "spark":
         from pipelines.cli.spark_query import spark_query
 
-        asked: AbstractContextManager[Any] = spark_query(
-            session.open_lake(chosen), chosen.spark, text, parameters(given), timeout or None
-        )
+        asked: AbstractContextManager[Any] = spark_query(lake, chosen.spark, text, parameters(given), timeout or None)
     else:
         asked = query(
             chosen.lake,
@@ -291,7 +294,7 @@ def report_page(chosen: Settings, out: Path, run_ids: tuple[str, ...]) -> None:
     """Write the answers as one HTML file that needs no network: verdicts, figures, reasons, provenance."""
     from pipelines.cli import report
 
-    made = report.build_page(session.open_lake(chosen), run_ids)
+    made = report.build_page(session.open_built_lake(chosen), run_ids)
     size = report.write_page(out, made.html)
     session.print_lines(f"{out}: {made.runs} runs, {made.figures} figures, {size / 1e6:.1f} MB")
     for text in (*made.failed, *made.unchecked):

@@ -12,8 +12,8 @@ from assets.build import gold
 from assets.build.state import assess_comparisons, find_failures
 from bronze import source_files
 from gold import pairs
-from lake.errors import EvidenceRejected, nearest
 from lake.locations import report_unreachable
+from pipelines.cli.session import require_runs
 from report.page import Page, page
 from silver import nonce_budgets, rejects, rule_counts
 from silver import runs as conformed
@@ -43,11 +43,8 @@ _WITH = ("teetotal", "dagster", "deltalake", "duckdb", "narwhals", "polars", "py
 
 def build_page(lake: Lake, run_ids: Sequence[str] = ()) -> Page:
     """The page of some runs and their baselines, or of all."""
-    known = lake.snapshot(conformed.TABLE).run_ids
-    for run_id in run_ids:
-        if run_id not in known:
-            raise EvidenceRejected(f"no run {run_id[:160]!r} in {lake.place}", nearest(run_id, known))
-    wanted = None
+    require_runs(lake, run_ids, [conformed.TABLE])
+    known, wanted = lake.snapshot(conformed.TABLE).run_ids, None
     if run_ids:
         baselines = lake.scan(pairs.TABLE, run_ids).select("baseline_run_id").drop_nulls().collect().to_series()
         wanted = sorted({*run_ids, *baselines})

@@ -6,11 +6,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lake.errors import EvidenceRejected, nearest
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
     from rich.console import Console
 
+    from lake.locations import Location
     from lake.store import Lake
+    from lake.tables import Table
     from pipelines.settings import Settings
+
+TIERS = ("bronze", "silver", "gold")
 
 
 def open_lake(chosen: Settings) -> Lake:
@@ -18,6 +27,34 @@ def open_lake(chosen: Settings) -> Lake:
     from lake.store import Lake
 
     return Lake(chosen.lake, chosen.keyring)
+
+
+def open_built_lake(chosen: Settings) -> Lake:
+    """The lake that was chosen, which must hold a table: where a name is mistyped, no rows would be a wrong answer."""
+    lake = open_lake(chosen)
+    if not lake.list_stored(TIERS):
+        raise EvidenceRejected(f"there is no lake in {chosen.lake}", _find_lake_nearby(chosen.lake))
+    return lake
+
+
+def _find_lake_nearby(place: Location) -> str:
+    """The hint that names the lake that was probably meant."""
+    around: list[Path] = []
+    if place.is_local and place.directory.parent.is_dir():
+        above = place.directory.parent
+        around = [above, *above.iterdir(), *(place.directory.iterdir() if place.directory.is_dir() else ())]
+    lakes = [str(one) for one in around if any((one / tier).is_dir() for tier in TIERS)]
+    if lakes:
+        return nearest(str(place), lakes)
+    return "`teetotal run` makes it from what has landed; --lake or TEETOTAL_LAKE names another"
+
+
+def require_runs(lake: Lake, run_ids: Sequence[str], tables: Iterable[Table]) -> None:
+    """Refuse the name of a run that none of these tables holds."""
+    known = {run_id for table in tables for run_id in lake.snapshot(table).run_ids} if run_ids else set()
+    for run_id in run_ids:
+        if run_id not in known:
+            raise EvidenceRejected(f"no run {run_id[:160]!r} in {lake.place}", nearest(run_id[:160], known))
 
 
 def print_lines(text: str, *, err: bool = False) -> None:

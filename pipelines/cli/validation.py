@@ -53,7 +53,7 @@ _TITLES = {
 def open_checks(chosen: Settings, landing: str | None) -> Iterator[pl.DataFrame]:
     """The checks of the lake, or of what has landed somewhere else, built for this alone."""
     if landing is None:
-        yield _read_checks(session.open_lake(chosen))
+        yield _read_checks(session.open_built_lake(chosen))
         return
     with tempfile.TemporaryDirectory(prefix="teetotal-validate-") as home:
         lake = Lake(

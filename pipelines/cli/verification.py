@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from assets.build.catalogue import TABLES
 from lake.datafiles import Damage
-from lake.errors import EvidenceRejected, nearest
 from lake.verification import Verified, verify_table
+from pipelines.cli.session import require_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,11 +21,7 @@ _ACROSS_RUNS = {name for name, table in TABLES.items() if table.partition_key !=
 
 def verify_lake(lake: Lake, run_ids: Sequence[str] = (), day: date | None = None) -> Verified:
     """Verify the data files of all tables, or of some runs; `day`: only a sixteenth of them, another one each day."""
-    if run_ids:
-        known = sorted({run_id for table in TABLES.values() for run_id in lake.snapshot(table).run_ids})
-        for run_id in run_ids:
-            if run_id not in known:
-                raise EvidenceRejected(f"no run {run_id!r} in {lake.place}", nearest(run_id, known))
+    require_runs(lake, run_ids, TABLES.values())
     found = [verify_table(lake, table, run_ids or None, pick_due(day)) for table in TABLES.values()]
     damages = [damage for one in found for damage in one.damages]
     return Verified(sum(one.files for one in found), sum(one.bytes for one in found), damages)

@@ -22,7 +22,7 @@ def verify(chosen: Settings, run_ids: tuple[str, ...]) -> None:
     """
     from pipelines.cli.verification import advise, format_damage, verify_lake
 
-    found = verify_lake(session.open_lake(chosen), run_ids)
+    found = verify_lake(session.open_built_lake(chosen), run_ids)
     for damage in found.damages:
         click.echo(format_damage(damage), err=True)
     for line in advise(found.damages):

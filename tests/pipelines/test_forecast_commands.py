@@ -150,6 +150,7 @@ def test_a_missed_goal_a_better_guess_and_intervals_that_miss_are_each_told(reco
 
 
 def test_a_lake_without_pairs_has_nothing_to_validate(tmp_path: Path) -> None:
+    (tmp_path / "lake" / "bronze" / "runs").mkdir(parents=True)
     done = CliRunner().invoke(main, ["--lake", str(tmp_path / "lake"), "validate"])
     assert done.exit_code == 2
     assert "there is nothing to validate" in done.stderr

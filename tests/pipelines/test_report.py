@@ -104,6 +104,7 @@ def run_command(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_empty_lake_gives_a_page_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "lake" / "bronze" / "runs").mkdir(parents=True)
     done = run_command(tmp_path / "lake", "report", "--out", str(tmp_path / "report.html"))
     assert (done.returncode, done.stderr) == (0, "")
     assert "0 runs, 0 figures" in done.stdout
