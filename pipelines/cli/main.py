@@ -11,6 +11,7 @@ import click
 
 from lake.errors import LakeError
 from pipelines.cli import session
+from pipelines.cli.compare_commands import compare
 from pipelines.cli.failures import FAILED, INTERRUPTED, require_resources, tell_failure
 from pipelines.cli.forecast_commands import validate, what_if
 from pipelines.cli.key_commands import keys
@@ -80,6 +81,7 @@ main.add_command(keys)
 main.add_command(verify)
 main.add_command(what_if)
 main.add_command(validate)
+main.add_command(compare)
 
 
 @main.command()

@@ -51,7 +51,7 @@ def build_page(lake: Lake, run_ids: Sequence[str] = ()) -> Page:
     if run_ids:
         baselines = lake.scan(pairs.TABLE, run_ids).select("baseline_run_id").drop_nulls().collect().to_series()
         wanted = sorted({*run_ids, *baselines})
-    return page(_tables(lake, wanted), _versions(), *_warnings(lake, known if wanted is None else wanted))
+    return page(_tables(lake, wanted), read_versions(), *_warnings(lake, known if wanted is None else wanted))
 
 
 def _warnings(lake: Lake, run_ids: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -105,5 +105,6 @@ def _find_run(row: Row, otherwise: str) -> str:
     return str(next((row[name] for name in ("tee_run_id", "predicted_run_id", "run_id") if row.get(name)), otherwise))
 
 
-def _versions() -> dict[str, str]:
+def read_versions() -> dict[str, str]:
+    """The versions of what made a page."""
     return {**{name: version(name) for name in _WITH}, "Python": platform.python_version()}
