@@ -1,4 +1,4 @@
-"""The command `teetotal compare`; what it needs is imported when it runs."""
+"""The commands `teetotal compare` and `teetotal export`; what they need is imported when they run."""
 
 from __future__ import annotations
 
@@ -37,3 +37,30 @@ def compare(chosen: Settings, baseline: str, candidate: str, form: str, html: Pa
     if html is not None:
         size = comparing.write_html(found, html)
         session.print_lines(f"{html}: {size / 1e6:.1f} MB", err=True)
+
+
+@click.command()
+@click.argument("run_id")
+@click.option(
+    "--perfetto",
+    "out",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The trace to write; compressed where its name ends in .gz.",
+)
+@click.option("--steps", "told", metavar="FIRST:LAST", help="Only what these steps did or launched.")
+@click.option("--limit", type=click.IntRange(min=1), help="Most events to write (1,000,000).")
+@click.pass_obj
+def export(chosen: Settings, run_id: str, out: Path, told: str | None, limit: int | None) -> None:
+    """Write a run as a trace for Perfetto's UI, with steps, crossings, seals, exposed time and waits as tracks.
+
+    All ranks are on one clock where their offsets are known. Open it at ui.perfetto.dev or in chrome://tracing.
+    """
+    from pipelines.cli import export as exporting
+
+    wanted = exporting.read_steps(told)
+    written = exporting.export_trace(session.open_lake(chosen), run_id, out, wanted, limit or exporting.MOST_EVENTS)
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in written.counts.items())
+    session.print_lines(f"{out}: {counts}; {written.size_bytes / 1e6:.1f} MB")
+    for note in written.notes:
+        session.print_lines(f"note: {note}")

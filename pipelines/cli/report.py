@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import platform
-import tempfile
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assets.build import gold
@@ -13,13 +11,14 @@ from assets.build.state import assess_comparisons, find_failures
 from bronze import source_files
 from gold import pairs
 from lake.errors import EvidenceRejected, nearest
-from lake.locations import report_unreachable
+from pipelines.cli.whole_files import open_whole
 from report.page import Page, page
 from silver import nonce_budgets, rejects, rule_counts
 from silver import runs as conformed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from lake.store import Lake
     from lake.tables import Table
@@ -68,20 +67,10 @@ def _warnings(lake: Lake, run_ids: Sequence[str]) -> tuple[tuple[str, ...], tupl
 
 
 def write_page(out: Path, html: str) -> int:
-    """Write beside the place and move there, so that whoever looks finds the old file or the new one whole."""
-    with report_unreachable(f"the report {out}"):
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=out.parent, prefix=f".{out.name}.", suffix=".tmp", delete=False
-        ) as aside:
-            path = Path(aside.name)
-            try:
-                aside.write(html)
-                aside.close()
-                path.chmod(0o644)
-                path.replace(out)
-            finally:
-                path.unlink(missing_ok=True)
-        return out.stat().st_size
+    """Write a page, and give its size in bytes."""
+    with open_whole(out, "the report") as file:
+        file.write(html.encode())
+    return out.stat().st_size
 
 
 def _tables(lake: Lake, run_ids: Sequence[str] | None) -> dict[str, list[Row]]:

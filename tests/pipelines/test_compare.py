@@ -9,7 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from gold import step_overhead
+from lake.landing_zone import LandingZone
+from lake.locations import Location
 from pipelines.cli.main import main
+from pipelines.cli.status import collect_status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,6 +86,14 @@ def test_the_page_has_the_verdict_the_differences_and_the_kernels(compared: Lake
     assert html.index("torch_version") < html.index("1.20x slower")
     assert "fused_add" in html
     assert "without a TEE" not in html
+
+
+def test_status_says_how_to_compare_a_run_with_a_baseline_of_its_own_regime(compared: Lake) -> None:
+    zone = LandingZone(Location.of(compared.place.directory.parent / "landing"))
+    told = [note for note in collect_status(compared, zone).notes if "keeps no pair" in note]
+    (note,) = told
+    assert note.startswith("wide: the lake keeps no pair with its baseline small, which is of the same regime: ")
+    assert note.endswith("`teetotal compare small wide` compares them")
 
 
 @pytest.mark.parametrize(

@@ -102,5 +102,7 @@ def build_compared(place: Path) -> Lake:
     )
     land_group(landing, "sealed", BEFORE, manifest=sealed, slowdown=1.5, noise=(1,))
     land_group(landing, "small", {"gemm": 90}, manifest=wider, noise=(1,), shape="[[8, 64], [64, 10]]")
-    land_group(landing, "wide", {"gemm": 95}, manifest=wider, noise=(1,), shape="[[8, 64], [64, 99]]")
+    land_group(
+        landing, "wide", {"gemm": 95}, manifest=f'{wider}baseline = "small"\n', noise=(1,), shape="[[8, 64], [64, 99]]"
+    )
     return build_lake(place)
