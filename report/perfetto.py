@@ -161,7 +161,7 @@ def cut_exposed(rows: Sequence[Row], begins: Values, ends: Values) -> list[Slice
         for begin, stop in zip(begins[first:last].tolist(), ends[first:last].tolist(), strict=True):
             if begin > at:
                 found.append(_expose(row, at, begin))
-            at = max(at, stop)
+            at = stop
         if at < end:
             found.append(_expose(row, at, end))
     return sorted(found, key=lambda one: (one.ts_ns, -(one.duration_ns or 0)))
