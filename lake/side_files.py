@@ -27,7 +27,7 @@ def read_beside(place: Location, name: str, most_bytes: int) -> bytes | None:
             with path.open("rb") as file:
                 found = file.read(most_bytes + 1)
         else:
-            found = _fetch(place.root.rpartition("/")[0], name, place.options)
+            found = _fetch(_find_parent(place), name, place.options)
     if len(found or b"") > most_bytes:
         raise EvidenceRejected(f"{name} beside {place} has more than {most_bytes:,} bytes", "it is meant to be small")
     return found
@@ -38,7 +38,11 @@ def change_beside(
     place: Location, name: str, most_bytes: int
 ) -> Iterator[tuple[bytes | None, Callable[[bytes], None]]]:
     """The file of that name, and a function that writes it anew, whole; writers of one machine take turns."""
-    beside = Location(place.root.rpartition("/")[0], place.options)
+    beside = Location(_find_parent(place), place.options)
+    if not beside.root:
+        raise EvidenceRejected(
+            f"nothing can lie beside {place}", "it is a whole bucket: keep the lake in a folder of it"
+        )
     with ExitStack() as stack:
         if place.is_local:
             stack.enter_context(hold_lock(beside.directory / f".{name}.lock", f"{name} beside {place}"))
@@ -51,9 +55,15 @@ def change_beside(
 
 
 def _fetch(root: str, name: str, options: Mapping[str, str]) -> bytes | None:
-    if not root.partition("://")[2].strip("/"):  # the lake is a whole bucket: nothing lies beside it
+    if not root:
         return None
     try:
         return bytes(Location(root, dict(options)).store.get(name).bytes())
     except (NotFoundError, FileNotFoundError):
         return None
+
+
+def _find_parent(place: Location) -> str:
+    """What the lake lies in; empty where it is a whole bucket, beside which nothing lies."""
+    root = place.root.rpartition("/")[0]
+    return root if place.is_local or root.partition("://")[2].strip("/") else ""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Rows = Sequence[Row]
 
 MOST_ROWS = 40
-_LONGEST_NAME = 80
+_LONGEST_NAME = 48
 WORDS = {name: name.replace("_", " ") for name in CHANGES}
 
 

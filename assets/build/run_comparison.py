@@ -83,10 +83,12 @@ def compare_runs_of(lake: Lake, baseline: str, candidate: str, margin: float = M
         "operations": lambda name: step_work.list_operations(list_rows(lake, operation_costs.TABLE, [name])),
         "collectives": lambda name: step_work.sum_collectives(list_rows(lake, exposure.TABLE, [name])),
     }
-    notes, changes = [pair.caveat] if pair.caveat else [], {}
+    changes: dict[str, Rows] = {}
+    silent: dict[tuple[str, ...], list[str]] = {}
     for what, list_work in listed.items():
         ours, theirs = ([list_work(name) for name in side] for side in sides)
-        lacking = [name for name, rows in zip((*sides[0], *sides[1]), (*ours, *theirs), strict=True) if not rows]
+        recorded = zip((*sides[0], *sides[1]), (*ours, *theirs), strict=True)
+        lacking = tuple(name for name, rows in recorded if not rows)
         # Where a side recorded nothing of a kind, all of the other would look new.
         is_compared = any(ours) and any(theirs)
         changes[what] = (
@@ -95,7 +97,9 @@ def compare_runs_of(lake: Lake, baseline: str, candidate: str, margin: float = M
             else []
         )
         if lacking and any((*ours, *theirs)):
-            notes.append(f"{what}: none in steps outside warm-up of {', '.join(lacking)}")
+            silent.setdefault(lacking, []).append(what)
+    notes = [pair.caveat] if pair.caveat else []
+    notes += [f"{' and '.join(kinds)}: none recorded by {', '.join(names)}" for names, kinds in silent.items()]
     return RunComparison(
         pair,
         list_differences(*(list_rows(lake, runs.TABLE, names) for names in sides)),
