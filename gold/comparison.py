@@ -127,6 +127,20 @@ def fill_ratio(estimate: Estimate, margin: float, prefix: str = "slowdown") -> d
     }
 
 
+def collect_runs(runs: Iterable[Rows], key: Sequence[str]) -> dict[tuple[str, ...], Rows]:
+    """The rows of all runs of a side, by key; a run that equals another in all of its rows is a copy of it."""
+    found: dict[tuple[str, ...], Rows] = {}
+    seen = set()
+    for run in runs:
+        rows = sorted(run, key=lambda row: tuple(row[name] for name in key))
+        content = tuple(tuple(row.values()) for row in rows)
+        if content not in seen:
+            for row in rows:
+                found.setdefault(tuple(row[name] for name in key), []).append(row)
+        seen.add(content)
+    return found
+
+
 def find_weakest(evidence: Iterable[str]) -> str:
     """The weakest evidence of some: what is computed from something modelled is modelled."""
     return max(evidence, key=_WEAKER.index, default="unobservable")

@@ -22,11 +22,14 @@ from gold.power import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    _Values = np.ndarray[tuple[int], np.dtype[np.float64]]
+
 # Repeats elsewhere in the lake stand in for missing ones only where they leave so many degrees of freedom.
 ENOUGH_DEGREES = 4
 # With noise that was borrowed, two runs per side may conclude; one never does.
 ENOUGH_MODELLED_RUNS = 2
 INTERVALS = ("runs", "modelled", "within_run")
+NO_NOISE = "the runs of each side are equal to the last digit, so they show no noise"
 VERDICTS = ("slower", "faster", "no_difference", "not_shown", "inconclusive")
 
 
@@ -77,6 +80,17 @@ class Estimate:
     reason: str | None = None
 
 
+@dataclass(frozen=True)
+class Difference:
+    """A difference of two groups of runs; without an interval where there are too few of them or they show no noise."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    # Standard deviation between runs of a side.
+    deviation: float | None = None
+
+
 def compare_runs(
     candidate: Sequence[RunValue], baseline: Sequence[RunValue], *, margin: float = MARGIN, noise: Noise | None = None
 ) -> Estimate | None:
@@ -93,6 +107,24 @@ def compare_runs(
     return estimate or _describe_within_run(ours, theirs, margin, noise)
 
 
+def subtract_runs(candidate: Sequence[float], baseline: Sequence[float]) -> Difference:
+    """The difference of two groups of runs, with Welch's interval where each has 3; a part may take no time at all.
+
+    What is nothing in every run is nothing, and certainly so; other values that are all equal show no noise.
+    """
+    sides = [np.array(side, dtype=np.float64) for side in (candidate, baseline)]
+    found = float(sides[0].mean() - sides[1].mean())
+    if min(len(side) for side in sides) < ENOUGH_RUNS:
+        return Difference(found)
+    if not any(side.any() for side in sides):
+        return Difference(0.0, 0.0, 0.0, 0.0)
+    _, error, degrees = _find_welch_error(*sides)
+    if error <= 0:
+        return Difference(found)
+    half = float(scipy.stats.t.ppf(1 - LEVEL / 2, degrees)) * error
+    return Difference(found, found - half, found + half, _pool_deviation(sides))
+
+
 def judge(ratio: float, p_value: float, equivalence_p_value: float) -> str:
     """Name what two tests show; a difference that is shown but lies within the margin is no difference that matters."""
     if equivalence_p_value < LEVEL:
@@ -107,6 +139,20 @@ def control_false_discoveries(p_values: Sequence[float | None]) -> list[float | 
     known = [value for value in p_values if value is not None]
     adjusted = iter(scipy.stats.false_discovery_control(known) if known else ())
     return [None if value is None else float(next(adjusted)) for value in p_values]
+
+
+def judge_together(estimates: Sequence[Estimate | None]) -> list[tuple[Estimate | None, float | None]]:
+    """Judge questions that are asked together by adjusted p values; gives each estimate with its q value."""
+    q_values = control_false_discoveries([None if one is None else one.p_value for one in estimates])
+    alike = control_false_discoveries([None if one is None else one.equivalence_p_value for one in estimates])
+    judged: list[tuple[Estimate | None, float | None]] = []
+    for estimate, q_value, equivalence in zip(estimates, q_values, alike, strict=True):
+        if estimate is None or q_value is None or equivalence is None:
+            judged.append((estimate, q_value))
+        else:
+            verdict = judge(estimate.ratio, q_value, equivalence)
+            judged.append((replace(estimate, verdict_class=verdict, equivalence_p_value=equivalence), q_value))
+    return judged
 
 
 def pool_noise(groups: Iterable[Sequence[RunValue]]) -> Noise | None:
@@ -128,13 +174,10 @@ def pool_noise(groups: Iterable[Sequence[RunValue]]) -> Noise | None:
 
 def _compare_measured(ours: Sequence[RunValue], theirs: Sequence[RunValue], margin: float) -> Estimate:
     logs = [_take_logs(side) for side in (ours, theirs)]
-    log_ratio = float(logs[0].mean() - logs[1].mean())
-    parts = [float(side.var(ddof=1)) / len(side) for side in logs]
-    if sum(parts) <= 0:
-        reason = "the runs of each side are equal to the last digit, so they show no noise"
-        return Estimate(math.exp(log_ratio), "inconclusive", reason=reason)
-    degrees = sum(parts) ** 2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, logs, strict=True))
-    estimate = _estimate(log_ratio, math.sqrt(sum(parts)), degrees, margin)
+    log_ratio, error, degrees = _find_welch_error(*logs)
+    if error <= 0:
+        return Estimate(math.exp(log_ratio), "inconclusive", reason=NO_NOISE)
+    estimate = _estimate(log_ratio, error, degrees, margin)
     smallest = min(len(side) for side in logs)
     deviation = _pool_deviation(logs)
     return replace(
@@ -143,7 +186,7 @@ def _compare_measured(ours: Sequence[RunValue], theirs: Sequence[RunValue], marg
         run_noise_fraction=math.expm1(deviation),
         noise_runs_count=sum(map(len, logs)),
         detectable_fraction=_find_detectable(
-            find_detectable_effect(len(logs[0]), len(logs[1])), math.sqrt(sum(parts)), degrees, margin
+            find_detectable_effect(len(logs[0]), len(logs[1])), error, degrees, margin
         ),
         more_runs_count=_count_more(estimate.verdict_class, log_ratio, deviation, margin, smallest),
     )
@@ -251,11 +294,22 @@ def _count_more(verdict_class: str, log_ratio: float, deviation: float, margin: 
     return None if needed is None else max(1, needed - smallest)
 
 
-def _pool_deviation(sides: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> float:
+def _find_welch_error(ours: _Values, theirs: _Values) -> tuple[float, float, float]:
+    """The difference of two means, its standard error, and the degrees of freedom of that; no noise is no error."""
+    parts = [float(side.var(ddof=1)) / len(side) for side in (ours, theirs)]
+    difference = float(ours.mean() - theirs.mean())
+    if sum(parts) <= 0:
+        return difference, 0.0, 0.0
+    sides = zip(parts, (ours, theirs), strict=True)
+    degrees = sum(parts) ** 2 / sum(part**2 / (len(side) - 1) for part, side in sides)
+    return difference, math.sqrt(sum(parts)), degrees
+
+
+def _pool_deviation(sides: Sequence[_Values]) -> float:
     degrees = sum(len(side) - 1 for side in sides)
     squares = sum(float(np.square(side - side.mean()).sum()) for side in sides)
     return math.sqrt(squares / degrees) if degrees else 0.0
 
 
-def _take_logs(runs: Sequence[RunValue]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _take_logs(runs: Sequence[RunValue]) -> _Values:
     return np.log(np.array([run.value for run in runs], dtype=np.float64))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from gold import comparison, operation_costs
-from gold.inference import Estimate, RunValue, compare_runs, control_false_discoveries, judge
+from gold.inference import Estimate, RunValue, compare_runs, judge_together
 from gold.margin import MARGIN
 from gold.power import ENOUGH_RUNS
 from lake.tables import RUN_ID, Scope, Table, float64, int64, text
@@ -79,34 +78,17 @@ def measure(
     pair: Pair, candidates: Sequence[pa.Table], baselines: Sequence[pa.Table], margin: float = MARGIN
 ) -> pa.Table:
     """Compare the medians of all runs; of the differences that a pair is said to show, 5 % are false on average."""
-    ours, theirs = (_collect(tables) for tables in (candidates, baselines))
+    ours, theirs = (
+        comparison.collect_runs((table.drop_columns(["run_id"]).to_pylist() for table in tables), _KEY)
+        for tables in (candidates, baselines)
+    )
     kinds = [kind for kind in ours if kind in theirs]
-    estimates = [_compare(ours[kind], theirs[kind], margin) for kind in kinds]
-    q_values = control_false_discoveries([None if one is None else one.p_value for one in estimates])
-    alike = control_false_discoveries([None if one is None else one.equivalence_p_value for one in estimates])
+    judged = judge_together([_compare(ours[kind], theirs[kind], margin) for kind in kinds])
     rows = []
-    for kind, estimate, q_value, equivalence in zip(kinds, estimates, q_values, alike, strict=True):
-        judged = estimate
-        if estimate is not None and q_value is not None and equivalence is not None:
-            verdict = judge(estimate.ratio, q_value, equivalence)
-            judged = replace(estimate, verdict_class=verdict, equivalence_p_value=equivalence)
+    for kind, (estimate, q_value) in zip(kinds, judged, strict=True):
         pair_columns = {"run_id": pair.run_id, "baseline_run_id": pair.baseline_run_id, "regime": pair.regime}
-        rows.append({**pair_columns, **_fill(ours[kind], theirs[kind], judged, q_value), "margin_fraction": margin})
+        rows.append({**pair_columns, **_fill(ours[kind], theirs[kind], estimate, q_value), "margin_fraction": margin})
     return pa.Table.from_pylist(rows, schema=TABLE.arrow_schema)
-
-
-def _collect(tables: Sequence[pa.Table]) -> dict[tuple[str, ...], list[Row]]:
-    """The rows of all runs of a side, by kind of operation; a run that equals another in all of them is its copy."""
-    found: dict[tuple[str, ...], list[Row]] = {}
-    seen = set()
-    for table in tables:
-        rows = sorted(table.drop_columns(["run_id"]).to_pylist(), key=lambda row: tuple(row[name] for name in _KEY))
-        content = tuple(tuple(row.values()) for row in rows)
-        if content not in seen:
-            for row in rows:
-                found.setdefault(tuple(row[name] for name in _KEY), []).append(row)
-        seen.add(content)
-    return found
 
 
 def _compare(ours: Sequence[Row], theirs: Sequence[Row], margin: float) -> Estimate | None:

@@ -111,6 +111,16 @@ def measure(pair: Pair, tee: pa.Table, baseline: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=TABLE.arrow_schema)
 
 
+def average_part(rows: Sequence[dict[str, Any]], name: str) -> float | None:
+    """Mean of a part, or of a group of parts, over ranks and steps of one run; None where one was not observed."""
+    parts = GROUPS.get(name) if name not in PARTS else (name,)
+    steady = [row for row in rows if not row["is_warmup"]]
+    values = [row[f"{part}_ns"] for row in steady for part in parts or ()]
+    if not values or None in values:
+        return None
+    return float(sum(values) / len(steady))
+
+
 def find_dominant_part(cells: Cells) -> tuple[str | None, float | None]:
     """The part that grew most, and its share of the whole difference."""
     deltas = {

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 TITLE = "What confidential computing cost these training runs"
+_FILTERS = (("model", "Model"), ("regime", "Regime"), ("ranks", "GPU ranks"))
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,34 @@ def page(
     if not facts:
         return Page(_document(_nothing(versions), "", ""), 0, 0)
     made = [section for section in sections.sections(tables, versions) if section.is_there]
+    written, count = write_sections(TITLE, _describe_runs(facts), facts, made, _FILTERS, (*failed, *unchecked))
+    return Page(written, count, len(facts), failed, unchecked)
+
+
+def write_sections(
+    title: str,
+    told: str,
+    facts: Mapping[str, Row],
+    made: Sequence[Section],
+    filters: Sequence[tuple[str, str]] = (),
+    warnings: Sequence[str] = (),
+) -> tuple[str, int]:
+    """The file of some sections, and how many figures it has; filters are facts of a run with their labels."""
     specs: dict[str, Row] = {}
     written = [_section(section, specs) for section in made]
     body = join_markup(
-        [_head(facts, (*failed, *unchecked)), _filters(facts), _contents(made), element("main", *written, id="main")]
+        [
+            _head(title, told, warnings),
+            _filters(facts, filters),
+            _contents(made),
+            element("main", *written, id="main"),
+        ]
     )
     script = (_HERE / "page.js").read_text("utf-8")
-    html = _document(body, script, data("report-data", {"figures": specs, "runs": facts}))
-    return Page(html, len(specs), len(facts), failed, unchecked)
+    return _document(body, script, data("report-data", {"figures": specs, "runs": facts}), title), len(specs)
 
 
-def _document(body: Markup, script: str, carried: str) -> str:
+def _document(body: Markup, script: str, carried: str, title: str = TITLE) -> str:
     """The file: a policy that forbids the network and every script but the two that are inside."""
     scripts = [drawing.scripts(), script] if script else []
     allowed = " ".join(f"'sha256-{_digest(text)}'" for text in scripts) or "'none'"
@@ -71,7 +89,7 @@ def _document(body: Markup, script: str, carried: str) -> str:
         element("meta", http_equiv="Content-Security-Policy", content=policy),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="referrer", content="no-referrer"),
-        element("title", f"teetotal: {TITLE}"),
+        element("title", f"teetotal: {title}"),
         Markup(f"<style>{(_HERE / 'page.css').read_text('utf-8')}</style>"),
     ]
     tail = [carried, *(f"<script>{text}</script>" for text in scripts)]
@@ -99,15 +117,18 @@ def _nothing(versions: Mapping[str, str]) -> Markup:
     )
 
 
-def _head(facts: Mapping[str, Row], warnings: Sequence[str]) -> Markup:
+def _describe_runs(facts: Mapping[str, Row]) -> str:
     models = sorted({fact["model"] for fact in facts.values() if fact["model"]})
     lead = f"{format_count(len(facts), 'run')} of {', '.join(models) or 'unnamed models'}. "
-    lead += "Every number says where it comes from: measured, modelled, or unobservable and why."
+    return lead + "Every number says where it comes from: measured, modelled, or unobservable and why."
+
+
+def _head(title: str, lead: str, warnings: Sequence[str]) -> Markup:
     return element(
         "header",
         element("a", "Skip to the answers", href="#main", class_="skip"),
         element("p", "teetotal", class_="brand"),
-        element("h1", TITLE),
+        element("h1", title),
         element("p", lead, class_="lead"),
         *_warnings(warnings),
     )
@@ -121,11 +142,11 @@ def _warnings(sentences: Sequence[str]) -> list[Markup]:
     )
 
 
-def _filters(facts: Mapping[str, Row]) -> Markup:
+def _filters(facts: Mapping[str, Row], filters: Sequence[tuple[str, str]]) -> Markup:
     """Shown by the script alone: without it there is nothing that they could do."""
     chosen = [
         _choice(name, label, sorted({str(fact[name]) for fact in facts.values()}, key=_natural))
-        for name, label in (("model", "Model"), ("regime", "Regime"), ("ranks", "GPU ranks"))
+        for name, label in filters
     ]
     toggle = element("button", "Dark or light", type="button", id="theme")
     said = element("output", "", id="shown", aria_live="polite")

@@ -58,7 +58,7 @@ def facts(tables: Tables) -> dict[str, Row]:
 def sections(tables: Tables, versions: Mapping[str, str]) -> list[Section]:
     """All sections; one that has nothing to say is left out by whoever writes the page."""
     return [
-        Section("verdicts", "Verdicts", before=tuple(_verdicts(tables))),
+        Section("verdicts", "Verdicts", before=tuple(list_verdicts(tables))),
         Section(
             "slowdown",
             "How much slower",
@@ -87,7 +87,7 @@ def _figures(tables: Tables, *names: str) -> tuple[tuple[str, Figure], ...]:
     return tuple((name, figure) for name, figure in made if figure.rows)
 
 
-def _verdicts(tables: Tables) -> Iterator[Markup]:
+def list_verdicts(tables: Tables) -> Iterator[Markup]:
     """A sentence for each pair, then for each run that has no baseline."""
     logged = {row["run_id"]: row for row in tables["gold.throughput_overhead"]}
     caveats = {row["run_id"]: row["caveat"] for row in tables["gold.pairs"]}

@@ -139,11 +139,14 @@ def make_pair(lake: Lake, stale: StalePair) -> list[Written]:
     frames = {table: table.arrow_schema.empty_table() for table in PAIR_TABLES}
     if stale.pair is not None:
         with naming(f"comparing {stale.run_id} with {', '.join(stale.partners) or 'nothing'}"):
-            frames |= _compare(lake, stale.pair, stale)
+            frames |= compare_pair(lake, stale.pair, stale.noise, stale.margin)
     return [lake.replace(table, stale.run_id, frame, stale.made_from[table]) for table, frame in frames.items()]
 
 
-def _compare(lake: Lake, pair: Pair, stale: StalePair) -> dict[Table, pa.Table]:
+def compare_pair(
+    lake: Lake, pair: Pair, noise: Sequence[Sequence[str]] = (), margin: float = MARGIN
+) -> dict[Table, pa.Table]:
+    """All comparisons of a pair, whether the lake keeps it or a person asks for it; nothing is written."""
     frames = {pairs.TABLE: pairs.measure(pair)}
     if pair.baseline_run_id is None:
         return frames
@@ -152,11 +155,11 @@ def _compare(lake: Lake, pair: Pair, stale: StalePair) -> dict[Table, pa.Table]:
         return [_rows(lake, table, name) for name in names]
 
     def list_sides(table: Table) -> tuple[list[Rows], list[Rows], list[list[Rows]]]:
-        groups = ([rows.to_pylist() for rows in read(table, names)] for names in (ours, theirs, *stale.noise))
+        groups = ([rows.to_pylist() for rows in read(table, names)] for names in (ours, theirs, *noise))
         candidate, baseline, *others = groups
         return candidate, baseline, others
 
-    ours, theirs, margin = pair.candidates, pair.baselines, stale.margin
+    ours, theirs = pair.candidates, pair.baselines
     run, other = (read(runs.TABLE, names)[0].to_pylist()[0] for names in (ours, theirs))
     tee, baseline = (read(time_breakdown.TABLE, names[:1])[0] for names in (ours, theirs))
     steps = Sides(*list_sides(step_times.TABLE))

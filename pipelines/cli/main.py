@@ -11,8 +11,10 @@ import click
 
 from lake.errors import LakeError
 from pipelines.cli import places, session
+from pipelines.cli.compare_commands import compare, export
 from pipelines.cli.failures import FAILED, INTERRUPTED, require_resources, tell_failure
 from pipelines.cli.forecast_commands import validate, what_if
+from pipelines.cli.gate_commands import baseline, gate
 from pipelines.cli.key_commands import keys
 from pipelines.cli.verify_command import verify
 
@@ -79,6 +81,10 @@ main.add_command(keys)
 main.add_command(verify)
 main.add_command(what_if)
 main.add_command(validate)
+main.add_command(compare)
+main.add_command(export)
+main.add_command(gate)
+main.add_command(baseline)
 
 
 @main.command()

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import platform
-import tempfile
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assets.build import gold
 from assets.build.state import assess_comparisons, find_failures
 from bronze import source_files
 from gold import pairs
-from lake.locations import report_unreachable
 from pipelines.cli.session import require_runs
+from pipelines.cli.whole_files import open_whole
 from report.page import Page, page
 from silver import nonce_budgets, rejects, rule_counts
 from silver import runs as conformed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from lake.store import Lake
     from lake.tables import Table
@@ -48,7 +47,7 @@ def build_page(lake: Lake, run_ids: Sequence[str] = ()) -> Page:
     if run_ids:
         baselines = lake.scan(pairs.TABLE, run_ids).select("baseline_run_id").drop_nulls().collect().to_series()
         wanted = sorted({*run_ids, *baselines})
-    return page(_tables(lake, wanted), _versions(), *_warnings(lake, known if wanted is None else wanted))
+    return page(_tables(lake, wanted), read_versions(), *_warnings(lake, known if wanted is None else wanted))
 
 
 def _warnings(lake: Lake, run_ids: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -65,20 +64,10 @@ def _warnings(lake: Lake, run_ids: Sequence[str]) -> tuple[tuple[str, ...], tupl
 
 
 def write_page(out: Path, html: str) -> int:
-    """Write beside the place and move there, so that whoever looks finds the old file or the new one whole."""
-    with report_unreachable(f"the report {out}"):
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=out.parent, prefix=f".{out.name}.", suffix=".tmp", delete=False
-        ) as aside:
-            path = Path(aside.name)
-            try:
-                aside.write(html)
-                aside.close()
-                path.chmod(0o644)
-                path.replace(out)
-            finally:
-                path.unlink(missing_ok=True)
-        return out.stat().st_size
+    """Write a page, and give its size in bytes."""
+    with open_whole(out, "the report") as file:
+        file.write(html.encode())
+    return out.stat().st_size
 
 
 def _tables(lake: Lake, run_ids: Sequence[str] | None) -> dict[str, list[Row]]:
@@ -102,5 +91,6 @@ def _find_run(row: Row, otherwise: str) -> str:
     return str(next((row[name] for name in ("tee_run_id", "predicted_run_id", "run_id") if row.get(name)), otherwise))
 
 
-def _versions() -> dict[str, str]:
+def read_versions() -> dict[str, str]:
+    """The versions of what made a page."""
     return {**{name: version(name) for name in _WITH}, "Python": platform.python_version()}

@@ -26,26 +26,35 @@ def format_verdicts(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
     for answer in answers:
         yield ""
         yield f"{answer['run_id']} ({answer['regime']}) against {answer['baseline_run_id']}"
-        log = logged.get(answer["run_id"])
-        leading = lead(answer, log)
-        yield f"  {tell_verdict(leading)}"
-        other = describe_other_source(answer, leading)
-        yield from [f"  {other}"] if other else []
-        if log is not None:
-            yield from (f"  {log[name]}" for name in ("caveat", "unobservable") if log[name])
         parts = [row for row in overheads if row["run_id"] == answer["run_id"]]
-        where = dominant(answer, parts)
-        if where is not None:
-            yield f"  {where}"
-        if parts:
-            yield from _waterfall(parts)
+        yield from format_answer(answer, logged.get(answer["run_id"]), parts)
 
 
-def _waterfall(parts: list[dict[str, Any]]) -> Iterator[str]:
+def format_answer(
+    answer: dict[str, Any],
+    log: dict[str, Any] | None,
+    parts: list[dict[str, Any]],
+    names: tuple[str, str] = ("baseline", "TEE"),
+) -> Iterator[str]:
+    """The verdict by the best evidence, then where it is paid, with a column for each side."""
+    leading = lead(answer, log)
+    yield f"  {tell_verdict(leading)}"
+    other = describe_other_source(answer, leading)
+    yield from [f"  {other}"] if other else []
+    if log is not None:
+        yield from (f"  {log[name]}" for name in ("caveat", "unobservable") if log[name])
+    where = dominant(answer, parts)
+    if where is not None:
+        yield f"  {where}"
+    if parts:
+        yield from _waterfall(parts, names)
+
+
+def _waterfall(parts: list[dict[str, Any]], names: tuple[str, str]) -> Iterator[str]:
     """One line per group of parts, and under it its parts; only a group is compared, so only groups have bars."""
     shown = [row for row in parts if row["reason"] or row["step_ns"] or row["baseline_step_ns"]]
     largest = max((abs(row["group_overhead_ns"] or 0) for row in shown), default=0) or 1
-    yield f"    {'ms per step, measured':<26} {'baseline':>9} {'TEE':>9} {'change':>9}"
+    yield f"    {'ms per step, measured':<26} {names[0]:>9} {names[1]:>9} {'change':>9}"
     for group in GROUPS:
         rows = [row for row in shown if row["part_group"] == group]
         known = [row for row in rows if row["overhead_ns"] is not None]

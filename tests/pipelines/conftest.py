@@ -8,6 +8,7 @@ import pytest
 
 from pipelines.instance import open_instance
 from pipelines.settings import settings
+from tests.support.compared_runs import build_compared
 from tests.support.dagster_records import hasten_records
 from tests.support.deployment import Deployment
 from tests.support.snapshot_repository import SnapshotRepository, begin_repository
@@ -15,6 +16,8 @@ from tests.support.snapshot_repository import SnapshotRepository, begin_reposito
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from lake.store import Lake
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,6 +39,12 @@ def lasting(tmp_path: Path) -> Iterator[Deployment]:
     """The same with its records on disk, as a command keeps them."""
     with open_instance(settings(str(tmp_path / "lake"), environment={}).home) as records:
         yield Deployment(tmp_path, records)
+
+
+@pytest.fixture(scope="session")
+def compared_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake of small runs before and after a change, which tests only read."""
+    return build_compared(tmp_path_factory.mktemp("compared"))
 
 
 @pytest.fixture(scope="session")
