@@ -131,7 +131,7 @@ class GoldBuild:
         """What slices of time need of the whole run: where ranks waited for each other, and the first calls."""
         return {
             "waits": self._engine.rows(waiting.find_waits(self._spanned, self._read(collectives.TABLE))),
-            "first_calls": self._engine.rows(operation_costs.find_first_calls(self._spanned)),
+            "first_calls": self._engine.rows(operation_costs.find_first_calls(self._spanned), is_lean=True),
         }
 
     def _wrap_known(self, name: str) -> Frame:
