@@ -91,6 +91,8 @@ class Regime:
     reserved_bytes: float = 0.0
     attestation_ns: float = 0.0
     constants: tuple[str, ...] = ()
+    # Slowdowns of whole training jobs that others have published for it: to lay beside a plan, never part of one.
+    published_slowdowns: Mapping[str, float] = field(default_factory=dict)
 
     def guard(self, scope: str) -> Guard:
         """What is added to messages of a scope."""
@@ -233,7 +235,12 @@ def _read_regime(entry: Mapping[str, Any]) -> Regime:
     }
     guards: dict[str, Any] = {scope: _read_guard(entry.get(scope, {}), used) for scope in SCOPES}
     constants = tuple(dict.fromkeys(used))
-    return Regime(str(entry["name"]), **numbers, **guards, note=str(entry["note"]), constants=constants)
+    seen = {
+        one: float(_find("published number", one, _PUBLISHED)["slowdown_ratio"]) for one in entry.get("training", ())
+    }
+    return Regime(
+        str(entry["name"]), **numbers, **guards, note=str(entry["note"]), constants=constants, published_slowdowns=seen
+    )
 
 
 def _read_guard(entry: Mapping[str, Any], used: list[str]) -> Guard:

@@ -7,7 +7,7 @@ where all of them are slower by more than the model's error. Looked for on a gri
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gold.forecast_runs import OFF
 from gold.strategy_question import MODEL_ERROR, compare_steps, find_steps
@@ -137,3 +137,23 @@ def _describe(
 ) -> Crossover:
     without, under = (steps.names[steps.best or 0] for steps in (start.off, start.on))
     return Crossover(axis, regime, start.place, end.place, is_low_bounded, is_high_bounded, without, under)
+
+
+def trace_counts(question: Question) -> list[dict[str, Any]]:
+    """The best step under each regime at each number of GPUs, which share the same batch."""
+    found = []
+    for count in list_counts(question):
+        asked = question.scale(gpus_count=int(count))
+        for regime in question.regimes:
+            steps = find_steps(asked, regime)
+            if steps.best is not None:
+                place = steps.names[steps.best]
+                found.append(
+                    {
+                        "regime": regime,
+                        "gpus": int(count),
+                        "step_ns": float(steps.step_ns[steps.best]),
+                        "place": place,
+                    }
+                )
+    return found

@@ -2,7 +2,7 @@
 
 Compute is 6 operations per parameter and token, and 12·layers·hidden·sequence per token for attention, at the peak
 times the utilisation that kernels reach, never faster than parameters can be read. Gradients are exchanged during the
-backward pass of the last micro-batch, ZeRO-3 gathers during all of compute; tensor and pipeline traffic is never hidden.
+backward pass of the last micro-batch, ZeRO-3 gathers during all of compute; nothing hides tensor and pipeline traffic.
 """
 
 from __future__ import annotations

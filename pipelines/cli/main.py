@@ -14,6 +14,7 @@ from pipelines.cli import session
 from pipelines.cli.failures import FAILED, INTERRUPTED, require_resources, tell_failure
 from pipelines.cli.forecast_commands import validate, what_if
 from pipelines.cli.key_commands import keys
+from pipelines.cli.plan_command import plan
 from pipelines.cli.verify_command import verify
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ main.add_command(keys)
 main.add_command(verify)
 main.add_command(what_if)
 main.add_command(validate)
+main.add_command(plan)
 
 
 @main.command()
