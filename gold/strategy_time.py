@@ -136,12 +136,17 @@ def time_step(work: Workload, machine: Machine, layouts: Layouts, exchange: str)
     )
 
 
+def count_operations(work: Workload, share: Any = 1.0, is_recomputed: Any = 0) -> Any:
+    """Operations of a step for one sequence on a stage with that share of the layers, and the embedding."""
+    attention = 12 * work.layers_count * work.hidden_size * work.sequence_length
+    layers = (6 * (work.parameters_count - work.embedding_count) + attention) * share * (1 + is_recomputed / 3)
+    return (layers + 6 * work.embedding_count) * work.sequence_length
+
+
 def _time_compute(work: Workload, machine: Machine, layouts: Layouts) -> Any:
     """Forward and backward pass of a micro-batch on the fullest stage, a repeated forward pass included."""
     share = layouts.stage_layers(work) / work.layers_count
-    attention = 12 * work.layers_count * work.hidden_size * work.sequence_length
-    layers = (6 * (work.parameters_count - work.embedding_count) + attention) * share * (1 + layouts.is_recomputed / 3)
-    operations = (layers + 6 * work.embedding_count) / layouts.tensor * layouts.micro_batch * work.sequence_length
+    operations = count_operations(work, share, layouts.is_recomputed) / layouts.tensor * layouts.micro_batch
     read = (3 + layouts.is_recomputed) * PARAMETER_BYTES * layouts.stage_parameters(work)
     by_memory = read / machine.cluster.gpu.memory_bytes_per_second
     return np.maximum(operations / (machine.peak_flops * machine.utilisation), by_memory) * _NS_PER_S

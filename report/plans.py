@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from report.colours import BLUE, FAINT, GREEN, INK, MUTED, NOISE, ORANGE, PURPLE, RED
+from report.colours import BLUE, FAINT, GREEN, INK, LIGHT_LETTERS, MUTED, NOISE, ORANGE, PAPER, PURPLE, RED
 from report.figure import Figure, Row, draw_marks
 from report.units import format_duration, format_number, format_ratio
 
@@ -34,7 +34,8 @@ _COLOURS = {
     "tee_io_tdisp": GREEN,
     "sw_per_hop_aesgcm": ORANGE,
 }
-_CELL_WIDTH, _CELL_HEIGHT, _HATCHES = 150, 44, 9
+_CELL_WIDTH, _CELL_HEIGHT, _NAMES_WIDTH, _HATCHES = 150, 44, 165, 9
+PALE_BLUE = "#cfe5f3"  # of `BLUE`, so light that letters and strokes on it are both read
 _AXES = {"parameters": "model size", "gpus": "GPU count", "link": "link speed"}
 _UNITS = {"parameters": "billion parameters", "gpus": "GPUs", "link": "GB/s per GPU"}
 
@@ -105,8 +106,11 @@ def draw_grid(rows: Sequence[Row], title: str) -> Figure:
         for place, regime in enumerate(regimes):
             shown += _draw_cell(best.get((regime, name)), regime, name, place, line)
     shown += [{"head": regime, "x": place + 0.5} for place, regime in enumerate(regimes)]
-    notes = ("the best cut of each strategy: data × tensor × pipeline",)  # noqa: RUF001
-    subtitle = "step; blue: best, hatched: tie with the best within 15 %; white: changes the mathematics; all modelled"
+    notes = (
+        "below it the best cut: data × tensor × pipeline; all modelled",  # noqa: RUF001
+        "blue: best; hatched: tie with the best; grey: slower; white: not exact",
+    )
+    subtitle = "the step of each strategy under each regime"
     return Figure(title, subtitle, tuple(shown), _specify_grid(len(regimes), len(names)), notes)
 
 
@@ -174,14 +178,14 @@ def _specify_grid(columns: int, lines: int) -> Row:
     x: Row = {"field": "x", "type": "quantitative", "axis": None, "scale": {"domain": [0, columns], "nice": False}}
     y: Row = {"field": "y", "type": "quantitative", "axis": None}
     y["scale"] = {"domain": [lines, 0], "nice": False}
-    fills = {"best": BLUE, "tie": BLUE, "slower": NOISE, "inexact": "white", "none": "white"}
+    fills = {"best": BLUE, "tie": PALE_BLUE, "slower": NOISE, "inexact": PAPER, "none": PAPER}
     colour = {
         "field": "fill",
         "type": "nominal",
         "scale": {"domain": list(fills), "range": list(fills.values())},
         "legend": None,
     }
-    ink: Row = {"condition": {"test": "datum.fill === 'best' || datum.fill === 'tie'", "value": "white"}, "value": INK}
+    ink: Row = {"condition": {"test": "datum.fill === 'best'", "value": LIGHT_LETTERS}, "value": INK}
 
     def write(field: str, y_field: str, size: int, weight: int) -> Row:
         return {
@@ -197,7 +201,7 @@ def _specify_grid(columns: int, lines: int) -> Row:
 
     hatch = {
         "transform": [{"filter": "isValid(datum.hx)"}],
-        "mark": {"type": "rule", "color": "white", "opacity": 0.45, "strokeWidth": 2, "tooltip": None},
+        "mark": {"type": "rule", "color": BLUE, "opacity": 0.35, "strokeWidth": 1.5, "tooltip": None},
         "encoding": {
             "x": {**x, "field": "hx"},
             "x2": {"field": "hx2"},
@@ -207,8 +211,8 @@ def _specify_grid(columns: int, lines: int) -> Row:
     }
     name = {
         "transform": [{"filter": "isValid(datum.name)"}],
-        "mark": {"type": "text", "align": "right", "fontSize": 12, "color": INK, "tooltip": None},
-        "encoding": {"x": {"value": -10}, "y": y, "text": {"field": "name", "type": "nominal"}},
+        "mark": {"type": "text", "align": "left", "fontSize": 12, "color": INK, "tooltip": None},
+        "encoding": {"x": {"value": -_NAMES_WIDTH}, "y": y, "text": {"field": "name", "type": "nominal"}},
     }
     head = {
         "transform": [{"filter": "isValid(datum.head)"}],
@@ -249,9 +253,9 @@ def draw_counts(rows: Sequence[Mapping[str, Any]], title: str, asked: int) -> Fi
     regimes = list(dict.fromkeys(row["regime"] for row in shown))
     counts = sorted({row["gpus"] for row in shown})
     x: Row = {"field": "gpus", "type": "quantitative", "title": "GPUs", "scale": {"type": "log", "base": 2}}
-    x["axis"] = {"values": counts, "format": "~s", "grid": False}
+    x["axis"] = {"values": counts, "format": ",d", "grid": False}
     y: Row = {"field": "step", "type": "quantitative", "title": "best step, s", "scale": {"type": "log"}}
-    y["axis"] = {"format": "~g"}
+    y["axis"] = {"format": "~g", "tickCount": 4}
     colour = {
         "field": "regime",
         "type": "nominal",
@@ -272,9 +276,7 @@ def draw_counts(rows: Sequence[Mapping[str, Any]], title: str, asked: int) -> Fi
         ],
     }
     ends = _describe_ends(shown, asked)
-    subtitle = (
-        "the same batch on more GPUs, each at its best strategy that fits; dashed: the number asked about; modelled"
-    )
+    subtitle = "the same batch, each point at its best strategy that fits; dashed: the number asked about; modelled"
     return Figure(title, subtitle, tuple(shown), spec, ends)
 
 

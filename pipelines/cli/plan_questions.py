@@ -177,6 +177,8 @@ def _make_workload(asked: Asked, known: Hardware) -> tuple[str, Workload]:
         raise click.UsageError(
             f"say --model NAME, or also {', '.join(missing)} (models: {', '.join(sorted(known.models))})"
         )
+    if not asked.batch:
+        raise click.UsageError("say --batch: the number of sequences per step, over all GPUs")
     for option, value in (*found.items(), ("--batch", asked.batch), ("--heads", said.heads or 1)):
         if value is None or value < 1:
             raise click.BadParameter(f"{value}: expected at least 1", param_hint=option)

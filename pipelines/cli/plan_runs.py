@@ -14,6 +14,7 @@ from gold import time_breakdown
 from gold.changes import Refusal
 from gold.forecast_runs import OFF
 from gold.strategy_question import MeasuredSealing
+from gold.strategy_time import Workload, count_operations
 from lake.errors import EvidenceRejected, nearest
 from pipelines.cli.plan_questions import read_hardware_file
 
@@ -57,7 +58,7 @@ def take_run(lake: Lake, run_id: str, asked: Asked) -> TakenRun:
             taken = replace(taken, utilisation=found, dtype=_DTYPES[run.fields["dtype"]])
             lines.append(
                 f"taken from {run_id}: kernels reach {found:.1%} of the peak in {taken.dtype}, measured; "
-                "less than a GPU reaches alone where its ranks shared one"
+                "less than a GPU reaches alone where its ranks shared one; the plan's gradients stay in bf16"
             )
     measured = _measure_sealing(lake, run, known)
     lines += [
@@ -117,9 +118,10 @@ def _measure_utilisation(lake: Lake, run: ForecastRun, gpu: Gpu, known: Hardware
     times = steps.select("compute_ns").collect()["compute_ns"].to_list()
     if not times:
         return "no compute kernel of it was traced"
-    parameters, batch, length = (float(one or 0) for one in numbers)
-    attention = 12 * model.layers_count * model.hidden_size * length
-    return float((6 * parameters + attention) * batch * length / (median(times) * 1e-9 * peak))
+    parameters, batch, length = (int(one or 0) for one in numbers)
+    sizes = (model.layers_count, model.hidden_size, length, model.vocabulary_size)
+    operations = count_operations(Workload(parameters, *sizes, batch)) * batch
+    return float(operations / (median(times) * 1e-9 * peak))
 
 
 def _measure_sealing(lake: Lake, run: ForecastRun, known: Hardware) -> dict[str, MeasuredSealing]:

@@ -43,7 +43,7 @@ def make_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
         {
             "place": "" if row["place_number"] is None else f"{row['place_number']}",
             "strategy": STRATEGIES[row["strategy"]],
-            "data × tensor × pipeline": name_cut(row["data_size"], row["tensor_size"], row["pipeline_size"]),  # noqa: RUF001
+            "cut": name_cut(row["data_size"], row["tensor_size"], row["pipeline_size"]),
             "micro-batch": f"{row['micro_batch_size']}{', recomputed' if row['is_recomputed'] else ''}",
             "step": format_duration(row["predicted_step_ns"]),
             "interval": _format_interval(row),
@@ -95,7 +95,7 @@ def describe_regime(question: Question, regime: str, rows: Sequence[Row]) -> lis
         *([f"a key lasts {lasting}"] if lasting else []),
         f"checkpoint {format_duration(first['checkpoint_ns'])}",
         f"attestation after a restart {format_duration(first['reattestation_ns'])}",
-        f"a lost rank sends {format_size(first['lost_rank_bytes'])} again, {back}",
+        f"a lost rank: {format_size(first['lost_rank_bytes'])} sent again, {back}",
     )
     return [*lines, f"  {named}: {'; '.join(told)}"]
 
@@ -130,7 +130,8 @@ def print_plan(
     console.print()
     console.print(
         f"modelled; steps within {format_percent(MODEL_ERROR)} of the best are a tie; sealed and messages are per rank "
-        "and step; ratio is to the same cut without a TEE; docs/plan.md says what is assumed",
+        "and step; cut is data × tensor × pipeline, ratio to the same cut without a TEE; "  # noqa: RUF001
+        "docs/plan.md says what is assumed",
         style="dim",
         highlight=False,
         soft_wrap=True,
