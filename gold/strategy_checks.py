@@ -76,7 +76,9 @@ def _predict(one: Row, row: Row, utilisation: float) -> float:
     cluster = Cluster(row["gpus"], min(_GPUS_PER_NODE, row["gpus"]), gpu, HARDWARE.link(gpu.node_link), network)
     near, far = (make_path(cluster, regime, scope) for scope in ("node", "network"))
     machine = Machine(cluster, regime, near, far, gpu.peak_flops["bf16"], utilisation)
-    cut = [np.array([value]) for value in (*_find_degrees(one, row), row["micro_batch"], int(one["is_recomputed"]))]
+    cut: list[Any] = [
+        np.array([value]) for value in (*_find_degrees(one, row), row["micro_batch"], int(one["is_recomputed"]))
+    ]
     work = Workload(**one["model"], batch=row["batch"])
     return float(time_step(work, machine, Layouts(*cut), one["exchange"]).step[0]) / 1e9
 

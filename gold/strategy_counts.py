@@ -105,6 +105,6 @@ def count_pipeline(stages: Any, micro_batches: Any, activation_bytes: Any) -> Co
     return Counts(one.messages * sides // 2, one.payload_bytes * sides / 2, one.rounds, sides)
 
 
-def find_bubble_fraction(stages: Any, micro_batches: Any, interleaved: int = 1) -> Any:
-    """Share of a pipelined step in which a stage has nothing to do: (p - 1) / (m + p - 1) unless interleaved."""
-    return (stages - 1) / (interleaved * micro_batches + stages - 1)
+def find_bubble_fraction(stages: Any, micro_batches: Any) -> Any:
+    """Share of a pipelined step in which a stage has nothing to do."""
+    return (stages - 1) / (micro_batches + stages - 1)

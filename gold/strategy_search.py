@@ -90,7 +90,7 @@ def time_layouts(work: Workload, machine: Machine, layouts: Layouts, exchange: s
     """Time and size the candidates that have replicas to exchange between, or for `none` those that have not."""
     kept = (layouts.data == 1) if exchange == "none" else (layouts.data > 1)
     names = ("data", "tensor", "pipeline", "micro_batch", "is_recomputed")
-    mine = Layouts(**{name: getattr(layouts, name)[kept] for name in names}, interleaved=layouts.interleaved)
+    mine = Layouts(**{name: getattr(layouts, name)[kept] for name in names})
     times = time_step(work, machine, mine, exchange)
     memory = _size(work, machine, mine, exchange, times)
     room = machine.cluster.gpu.memory_bytes * USABLE_FRACTION
@@ -127,7 +127,7 @@ def _count(work: Workload, machine: Machine, layouts: Layouts, exchange: str, ti
             *_find_sealed_share(machine, layouts.tensor, np.ones_like(layouts.tensor), "ring_ddp"),
         ),
         (
-            count_pipeline(layouts.pipeline, micro * layouts.interleaved, activation),
+            count_pipeline(layouts.pipeline, micro, activation),
             *_find_boundary_share(machine, layouts.pipeline),
         ),
     )

@@ -57,7 +57,6 @@ class Layouts:
     pipeline: Any
     micro_batch: Any
     is_recomputed: Any
-    interleaved: int = 1
 
     def micro_batches(self, work: Workload) -> Any:
         """Micro-batches of a step per replica."""
@@ -113,7 +112,7 @@ class Times:
 def time_step(work: Workload, machine: Machine, layouts: Layouts, exchange: str) -> Times:
     """A step of each candidate."""
     micro = layouts.micro_batches(work)
-    bubble = find_bubble_fraction(layouts.pipeline, micro, layouts.interleaved)
+    bubble = find_bubble_fraction(layouts.pipeline, micro)
     compute = _time_compute(work, machine, layouts)
     tensor = _time_tensor(work, machine, layouts)
     pipe = _time_boundaries(work, machine, layouts)
@@ -166,7 +165,7 @@ def _time_boundaries(work: Workload, machine: Machine, layouts: Layouts) -> tupl
     """A stage waits for each micro-batch twice: for its activations, and for their gradient."""
     is_far = np.full_like(layouts.pipeline, machine.cluster.gpus_count > machine.cluster.gpus_per_node, dtype=bool)
     hop, size = find_direct_hop(machine.near, machine.far, is_far), layouts.activation_bytes(work)
-    messages = 2 * layouts.interleaved * (layouts.pipeline > 1)
+    messages = 2 * (layouts.pipeline > 1)
     return messages * hop.link_ns(size), messages * hop.seal_ns(size)
 
 
