@@ -58,10 +58,11 @@ def find_crossovers(question: Question) -> list[Crossover]:
     found = []
     for axis in AXES:
         places, ask = _lay_grid(question, axis)
-        offs = {place: find_steps(ask(place), OFF) for place in places}
+        asked = {place: ask(place) for place in places}
+        offs = {place: find_steps(one, OFF) for place, one in asked.items()}
         for regime in question.regimes:
             if regime != OFF:
-                seen = [_Seen(place, offs[place], find_steps(ask(place), regime)) for place in places]
+                seen = [_Seen(place, offs[place], find_steps(one, regime)) for place, one in asked.items()]
                 found += _join_ranges(axis, regime, seen, ask)
     return found
 

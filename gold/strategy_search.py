@@ -6,7 +6,8 @@ The search is exact: every divisor of the number of GPUs is a degree, every divi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from gold.strategy_time import Layouts, Machine, Times, Workload, time_step
 if TYPE_CHECKING:
     from gold.strategy_links import Cluster
 
+# Puts what does not fit, by its bytes, behind every step that fits.
+_FAR = 1e18
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -42,11 +45,13 @@ class Timed:
     def choose_best(self) -> Array:
         """Of each cut the fastest candidate that fits, else the smallest one; in the order in which cuts are listed."""
         one = self.layouts
-        merit = np.where(self.is_fitting, self.times.step, self.memory.total)
-        order = np.lexsort((one.is_recomputed, one.micro_batch, merit, ~self.is_fitting))
-        degrees = np.stack([one.data, one.tensor, one.pipeline])[:, order]
-        _, first = np.unique(degrees, axis=1, return_index=True)
-        return np.sort(order[first])
+        merit = np.where(self.is_fitting, self.times.step, self.memory.total * _FAR)
+        is_new = (np.diff(one.tensor, prepend=0) != 0) | (np.diff(one.pipeline, prepend=0) != 0)
+        cut = np.cumsum(is_new) - 1
+        is_least = merit == np.minimum.reduceat(merit, np.flatnonzero(is_new))[cut]
+        places = np.flatnonzero(is_least)
+        # Of equals the first: the smallest micro-batch, without recomputation.
+        return places[np.diff(cut[places], prepend=-1) != 0]
 
     @cached_property
     def crossings(self) -> tuple[Counts, Counts]:
@@ -55,24 +60,24 @@ class Timed:
 
 
 def list_layouts(work: Workload, gpus_count: int) -> Layouts:
-    """Every cut of the GPUs that the model and its batch allow."""
+    """Every cut of the GPUs that the model and its batch allow; candidates of one cut follow each other."""
+    divided = gcd(work.cut_size or work.hidden_size, work.heads_count or 0)
+    return _list_cuts(gpus_count, work.batch, work.layers_count, divided)
+
+
+@cache
+def _list_cuts(gpus_count: int, batch: int, layers: int, divided: int) -> Layouts:
     rows = [
         (data, tensor, pipeline, micro, is_recomputed)
         for tensor in list_divisors(gpus_count)
-        if _can_cut_tensors(work, tensor)
+        if divided % tensor == 0
         for pipeline in list_divisors(gpus_count // tensor)
-        if pipeline <= work.layers_count and work.batch % (data := gpus_count // (tensor * pipeline)) == 0
-        for micro in list_divisors(work.batch // data)
+        if pipeline <= layers and batch % (data := gpus_count // (tensor * pipeline)) == 0
+        for micro in list_divisors(batch // data)
         for is_recomputed in (0, 1)
     ]
     columns = np.array(rows, dtype=np.int64).reshape(-1, 5).T
     return Layouts(*columns)
-
-
-def _can_cut_tensors(work: Workload, degree: int) -> bool:
-    return (work.cut_size or work.hidden_size) % degree == 0 and (
-        work.heads_count is None or work.heads_count % degree == 0
-    )
 
 
 def list_divisors(number: int) -> list[int]:
@@ -171,7 +176,7 @@ def _find_boundary_share(machine: Machine, stages: Any) -> tuple[Any, Any]:
     return share, share
 
 
-def require_layouts(work: Workload, cluster: Cluster, layouts: Layouts) -> str | None:
+def explain_no_cut(work: Workload, cluster: Cluster, layouts: Layouts) -> str | None:
     """Why no cut of the GPUs is possible, and what would make one so; none where there is one."""
     if len(layouts.data):
         return None
