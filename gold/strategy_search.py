@@ -49,9 +49,10 @@ class Timed:
         is_new = (np.diff(one.tensor, prepend=0) != 0) | (np.diff(one.pipeline, prepend=0) != 0)
         cut = np.cumsum(is_new) - 1
         is_least = merit == np.minimum.reduceat(merit, np.flatnonzero(is_new))[cut]
-        places = np.flatnonzero(is_least)
+        places: Array = np.flatnonzero(is_least)
         # Of equals the first: the smallest micro-batch, without recomputation.
-        return places[np.diff(cut[places], prepend=-1) != 0]
+        chosen: Array = places[np.diff(cut[places], prepend=-1) != 0]
+        return chosen
 
     @cached_property
     def crossings(self) -> tuple[Counts, Counts]:

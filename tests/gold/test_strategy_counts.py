@@ -155,13 +155,13 @@ def test_a_recording_with_a_message_too_many_would_be_found() -> None:
     assert not is_ring({**row, "payload_bytes": 801})
 
 
-def sent(*rows: Row) -> tuple[int, int]:
+def count_sent(*rows: Row) -> tuple[int, int]:
     """Messages and bytes that silver makes of a trace of rank 0."""
     found = conformed(lake_engine("polars"), Bronze.of(run(), *in_turn(*rows))).tables["crossings"]
     return int(found["message_count"].sum()), int(found["payload_bytes"].sum())
 
 
-def exchange(collective: str, ranks: int, size: int, shares: int = 1) -> Row:
+def make_exchange(collective: str, ranks: int, size: int, shares: int = 1) -> Row:
     """A collective over bytes; those that scatter or gather have one end of a share only."""
     known = {"collective_name": collective, "dtype": "Byte", "group_size": ranks}
     if collective == "_allgather_base":
@@ -178,17 +178,17 @@ def exchange(collective: str, ranks: int, size: int, shares: int = 1) -> Row:
 def test_fsdp_sends_what_a_trace_of_its_collectives_shows(ranks: int) -> None:
     layers, micro_batches, size = 3, 2, 8000
     around = [
-        exchange(collective, ranks, size, ranks)
+        make_exchange(collective, ranks, size, ranks)
         for _ in range(layers * micro_batches)
         for collective in ("_allgather_base", "_allgather_base", "_reduce_scatter_base")
     ]
     found = count_exchange("zero_3", ranks, layers * micro_batches, size * layers * micro_batches)
-    assert sent(*around) == (found.messages, found.payload_bytes)
+    assert count_sent(*around) == (found.messages, found.payload_bytes)
 
 
 @pytest.mark.parametrize(("stages", "sends"), [(2, 1), (3, 2), (8, 2)])
 def test_a_stage_of_a_pipeline_sends_what_a_trace_of_it_shows(stages: int, sends: int) -> None:
     micro_batches, activation = 5, 4096
     found = count_pipeline(stages, micro_batches, activation)
-    shown = [exchange("send", 2, activation) for _ in range(sends * micro_batches)]
-    assert sent(*shown) == (found.messages, found.payload_bytes)
+    shown = [make_exchange("send", 2, activation) for _ in range(sends * micro_batches)]
+    assert count_sent(*shown) == (found.messages, found.payload_bytes)

@@ -13,7 +13,7 @@ def found() -> list[Crossover]:
     return find_crossovers(ask("llama-2-13b", 64, 1024))
 
 
-def changed(question: object, regime: str) -> bool:
+def has_other_choice(question: object, regime: str) -> bool:
     ratio = compare_steps(find_steps(question, "cc_off"), find_steps(question, regime))  # type: ignore[arg-type]
     assert ratio is not None
     return ratio > 1 + MODEL_ERROR
@@ -24,8 +24,8 @@ def test_beyond_a_crossover_the_choice_changes_and_before_it_does_not(found: lis
     sized = [one for one in found if one.axis == "parameters" and one.is_low_bounded]
     assert sized
     for one in sized:
-        assert changed(question.scale(size=one.low), one.regime)
-        assert not changed(question.scale(size=one.low / 1.03), one.regime)
+        assert has_other_choice(question.scale(size=one.low), one.regime)
+        assert not has_other_choice(question.scale(size=one.low / 1.03), one.regime)
 
 
 def test_gpu_counts_are_whole_nodes_and_the_choice_changes_there(found: list[Crossover]) -> None:
@@ -34,7 +34,7 @@ def test_gpu_counts_are_whole_nodes_and_the_choice_changes_there(found: list[Cro
     assert {one.regime for one in counted} >= {"hopper_ppcie", "sw_per_hop_aesgcm"}
     for one in counted:
         assert one.low % 8 == 0
-        assert changed(question.scale(gpus_count=int(one.low)), one.regime)
+        assert has_other_choice(question.scale(gpus_count=int(one.low)), one.regime)
 
 
 def test_without_a_tee_nothing_changes_and_nvlink_that_stays_plain_keeps_the_choice() -> None:
@@ -48,7 +48,7 @@ def test_what_ties_without_a_tee_does_not_count_as_a_change() -> None:
     assert off.best is not None
     assert on.best is not None
     assert off.names[off.best] != on.names[on.best], "another strategy is fastest"
-    assert not changed(question, "hopper_ppcie"), "yet one that ties with the fastest is as good"
+    assert not has_other_choice(question, "hopper_ppcie"), "yet one that ties with the fastest is as good"
 
 
 def test_counts_are_powers_of_two_that_the_batch_can_use_and_the_one_asked_about() -> None:

@@ -28,7 +28,7 @@ def middle() -> list[Row]:
     return plan(ask("llama-2-13b", 64, 1024))
 
 
-def of(rows: list[Row], **fields: Any) -> list[Row]:
+def select(rows: list[Row], **fields: Any) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in fields.items())]
 
 
@@ -46,7 +46,7 @@ def test_the_parts_sum_to_the_step_and_the_memory(middle: list[Row]) -> None:
 
 
 def test_every_cut_of_the_gpus_is_there_once(middle: list[Row]) -> None:
-    cuts = {(row["data_size"], row["tensor_size"], row["pipeline_size"]) for row in of(middle, regime="cc_off")}
+    cuts = {(row["data_size"], row["tensor_size"], row["pipeline_size"]) for row in select(middle, regime="cc_off")}
     every = {
         (64 // (tensor * pipeline), tensor, pipeline)
         for tensor in (1, 2, 4, 8)  # of 40 heads
@@ -72,7 +72,7 @@ def test_four_thousand_gpus_are_searched_whole() -> None:
 
 def test_only_what_fits_and_is_exact_has_a_place_and_places_follow_the_step(middle: list[Row]) -> None:
     for regime in ("cc_off", "hopper_spt_cc", "hopper_ppcie", "sw_per_hop_aesgcm"):
-        rows = of(middle, regime=regime)
+        rows = select(middle, regime=regime)
         placed = sorted((row for row in rows if row["place_number"]), key=lambda row: row["place_number"])
         steps = [row["predicted_step_ns"] for row in placed]
         assert steps == sorted(steps)
@@ -90,29 +90,29 @@ def test_what_changes_the_mathematics_is_never_ranked(small: list[Row]) -> None:
 
 
 def test_nobody_is_best_where_others_are_within_the_models_error(small: list[Row]) -> None:
-    off = of(small, regime="cc_off")
-    assert not of(off, verdict="best")
-    tied = {row["strategy"] for row in of(off, verdict="tie")}
+    off = select(small, regime="cc_off")
+    assert not select(off, verdict="best")
+    tied = {row["strategy"] for row in select(off, verdict="tie")}
     assert {"ring_ddp", "zero_1", "zero_2", "zero_3"} <= tied
-    (best,) = of(small, regime="hopper_spt_cc", verdict="best")
+    (best,) = select(small, regime="hopper_spt_cc", verdict="best")
     assert (best["data_size"], best["pipeline_size"]) == (1, 8), "activations are fewer bytes than gradients"
 
 
-def step(low: int | None, middle: int, high: int | None) -> Row:
+def make_step(low: int | None, middle: int, high: int | None) -> Row:
     return {"predicted_low_ns": low, "predicted_step_ns": middle, "predicted_high_ns": high}
 
 
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
-        (step(None, 114, None), True),
-        (step(None, 116, None), False),
-        (step(105, 130, 160), True),
-        (step(111, 130, 160), False),
+        (make_step(None, 114, None), True),
+        (make_step(None, 116, None), False),
+        (make_step(105, 130, 160), True),
+        (make_step(111, 130, 160), False),
     ],
 )
 def test_a_tie_is_within_the_models_error_or_where_intervals_overlap(other: Row, expected: bool) -> None:
-    assert is_tie(step(90, 100, 110), other) is expected
+    assert is_tie(make_step(90, 100, 110), other) is expected
 
 
 def test_regimes_without_pairs_are_scenarios_without_an_interval(small: list[Row]) -> None:
@@ -128,7 +128,7 @@ def test_regimes_without_pairs_are_scenarios_without_an_interval(small: list[Row
 def test_a_regime_with_pairs_has_the_measured_cost_and_its_interval() -> None:
     known = {"sw_per_hop_aesgcm": MeasuredSealing(0.4, SPREAD, (2, 4), "m")}
     rows = plan(ask("gpt-2-xl", 8, 128, measured=known))
-    mine = of(rows, regime="sw_per_hop_aesgcm")
+    mine = select(rows, regime="sw_per_hop_aesgcm")
     assert all(row["predicted_low_ns"] < row["predicted_step_ns"] < row["predicted_high_ns"] for row in mine)
     assert {row["interval_level"] for row in mine} == {0.75}
     assert {row["is_scenario"] for row in mine} == {False}
@@ -137,19 +137,21 @@ def test_a_regime_with_pairs_has_the_measured_cost_and_its_interval() -> None:
     )
     assert all(row["predicted_low_ns"] is None for row in rows if row["regime"] != "sw_per_hop_aesgcm")
     slower = plan(ask("gpt-2-xl", 8, 128))
-    ring, plain = (of(one, regime="sw_per_hop_aesgcm", strategy="ring_ddp", data_size=8)[0] for one in (mine, slower))
+    ring, plain = (
+        select(one, regime="sw_per_hop_aesgcm", strategy="ring_ddp", data_size=8)[0] for one in (mine, slower)
+    )
     assert ring["predicted_step_ns"] < plain["predicted_step_ns"], "0.4 ns per byte is faster than the published cipher"
 
 
 def test_what_must_be_sealed_follows_the_policy(middle: list[Row]) -> None:
-    assert {row["sealed_bytes"] for row in of(middle, regime="cc_off")} == {0}
-    every = of(middle, regime="sw_per_hop_aesgcm")
+    assert {row["sealed_bytes"] for row in select(middle, regime="cc_off")} == {0}
+    every = select(middle, regime="sw_per_hop_aesgcm")
     assert all(abs(row["sealed_bytes"] - row["payload_bytes"]) <= 1 for row in every)
-    (ring,) = of(middle, regime="hopper_ppcie", strategy="ring_ddp", data_size=64)
+    (ring,) = select(middle, regime="hopper_ppcie", strategy="ring_ddp", data_size=64)
     assert ring["sealed_bytes"] == pytest.approx(ring["payload_bytes"] / 8, rel=1e-6), (
         "eight GPUs share what leaves a node"
     )
-    (tensor,) = of(middle, regime="hopper_ppcie", strategy="ring_ddp", data_size=8, tensor_size=8)
+    (tensor,) = select(middle, regime="hopper_ppcie", strategy="ring_ddp", data_size=8, tensor_size=8)
     assert 0 < tensor["sealed_bytes"] < tensor["payload_bytes"], "tensor traffic stays on plain NVLink"
 
 
@@ -164,7 +166,7 @@ def test_a_key_lasts_until_it_has_sealed_as_many_messages_as_it_may(middle: list
 
 def test_a_checkpoint_under_cc_is_copied_slower_and_sealed(small: list[Row]) -> None:
     off, spt, software = (
-        of(small, regime=regime, strategy="ring_ddp", data_size=8)[0]
+        select(small, regime=regime, strategy="ring_ddp", data_size=8)[0]
         for regime in ("cc_off", "hopper_spt_cc", "sw_per_hop_aesgcm")
     )
     size = off["checkpoint_bytes"]
@@ -173,12 +175,12 @@ def test_a_checkpoint_under_cc_is_copied_slower_and_sealed(small: list[Row]) -> 
     assert spt["checkpoint_ns"] == pytest.approx(size / 2.82 + size / 3.36)
     assert software["checkpoint_ns"] == off["checkpoint_ns"], "a checkpoint is no hop between ranks"
     assert (off["reattestation_ns"], spt["reattestation_ns"]) == (0, 1_161_000_000)
-    (shared,) = of(small, regime="hopper_ppcie", strategy="ring_ddp", data_size=8)
+    (shared,) = select(small, regime="hopper_ppcie", strategy="ring_ddp", data_size=8)
     assert shared["reattestation_ns"] == 8 * 1_161_000_000, "all GPUs of a node are in one guest"
 
 
 def test_a_lost_rank_is_restored_by_a_replica_or_takes_state_with_it(small: list[Row]) -> None:
-    whole = {row["strategy"]: row for row in of(small, regime="cc_off", data_size=8)}
+    whole = {row["strategy"]: row for row in select(small, regime="cc_off", data_size=8)}
     assert {name: row["must_roll_back"] for name, row in whole.items()} == {
         "ring_ddp": False,
         "parameter_server": False,
@@ -193,4 +195,4 @@ def test_a_lost_rank_is_restored_by_a_replica_or_takes_state_with_it(small: list
     assert whole["ring_ddp"]["lost_rank_bytes"] == 14 * parameters
     assert whole["zero_2"]["lost_rank_bytes"] == 2 * parameters + 12 * parameters // 8
     assert whole["zero_3"]["lost_rank_bytes"] == 14 * parameters // 8
-    assert all(row["must_roll_back"] for row in of(small, data_size=1)), "there is no other replica"
+    assert all(row["must_roll_back"] for row in select(small, data_size=1)), "there is no other replica"

@@ -11,7 +11,7 @@ from gold.hardware import HARDWARE
 from gold.strategy_counts import EXCHANGES
 from gold.strategy_memory import OPTIMIZER_BYTES, PARAMETER_BYTES, size_activations, size_states
 from gold.strategy_time import COLLECTIVE_NS, count_operations, time_step
-from tests.support.planned_jobs import SMALL, cut, make_machine
+from tests.support.planned_jobs import SMALL, make_cut, make_machine
 
 SHARED = tuple(one for one in EXCHANGES if one != "none")
 REGIMES = tuple(HARDWARE.regimes)
@@ -26,7 +26,7 @@ def test_compute_is_six_operations_per_parameter_and_token_and_twelve_for_attent
 
 
 def test_one_gpu_computes_launches_and_updates_and_nothing_else() -> None:
-    times = time_step(SMALL, make_machine("hopper_spt_cc", 1), cut(1, micro_batch=16), "none")
+    times = time_step(SMALL, make_machine("hopper_spt_cc", 1), make_cut(1, micro_batch=16), "none")
     assert (times.communication[0], times.sealing[0], times.bubble[0]) == (0, 0, 0)
     operations = count_operations(SMALL) * 128
     assert times.compute[0] == pytest.approx(operations / (989.4e12 * 0.4) * 1e9)
@@ -34,7 +34,7 @@ def test_one_gpu_computes_launches_and_updates_and_nothing_else() -> None:
 
 def test_a_ring_is_latency_and_size_over_bandwidth_and_its_last_bucket_is_never_hidden() -> None:
     machine = make_machine("cc_off", 8, bucket_bytes=25 * 2**20)
-    times = time_step(SMALL, machine, cut(8, micro_batch=16), "ring_ddp")
+    times = time_step(SMALL, machine, make_cut(8, micro_batch=16), "ring_ddp")
     one = 14 * (3400 + times.bucket_bytes[0] / 8 / (450 * 0.82)) + COLLECTIVE_NS
     assert times.buckets[0] == np.ceil(2 * SMALL.parameters_count / (25 * 2**20))
     assert times.communication[0] == pytest.approx(one)
@@ -42,7 +42,7 @@ def test_a_ring_is_latency_and_size_over_bandwidth_and_its_last_bucket_is_never_
 
 def test_sealing_in_software_adds_both_ends_of_each_message() -> None:
     machine = make_machine("sw_per_hop_aesgcm", 8)
-    times = time_step(SMALL, machine, cut(1, 2, micro_batch=128), "none")
+    times = time_step(SMALL, machine, make_cut(1, 2, micro_batch=128), "none")
     activation = 2 * 128 * 1024 * 1600
     assert times.sealing[0] == pytest.approx(4 * 48 * 2 * activation / 2 * 2 / 3.36)
 
@@ -57,7 +57,7 @@ def test_a_message_through_bounce_buffers_is_copied_twice_and_not_hidden() -> No
 
 @given(regime=st.sampled_from(REGIMES), data=degrees, exchange=st.sampled_from(SHARED))
 def test_no_regime_makes_a_step_shorter(regime: str, data: int, exchange: str) -> None:
-    layouts = cut(max(2, data), micro_batch=1)
+    layouts = make_cut(max(2, data), micro_batch=1)
     gpus = max(2, data)
     gpu = "b200-sxm" if regime in HARDWARE.gpu("b200-sxm").regimes else "h100-sxm"
     plain, under = (
@@ -70,7 +70,7 @@ def test_no_regime_makes_a_step_shorter(regime: str, data: int, exchange: str) -
 @given(regime=st.sampled_from(REGIMES), exchange=st.sampled_from(EXCHANGES), micro=st.sampled_from((1, 2, 4)))
 def test_one_stage_has_no_bubble_and_one_rank_no_traffic(regime: str, exchange: str, micro: int) -> None:
     data = 1 if exchange == "none" else 4
-    times = time_step(SMALL, make_machine(regime, data), cut(data, micro_batch=micro), exchange)
+    times = time_step(SMALL, make_machine(regime, data), make_cut(data, micro_batch=micro), exchange)
     assert times.bubble[0] == 0
     if data == 1:
         assert times.communication[0] == times.sealing[0] == 0
@@ -81,7 +81,7 @@ def test_a_faster_network_never_makes_a_step_longer(exchange: str, regime: str) 
     machine = make_machine(regime, 64, bucket_bytes=2**26)
     far = machine.far
     faster = dataclasses.replace(machine, far=dataclasses.replace(far, byte_ns=far.byte_ns / 2))
-    slow, fast = (time_step(SMALL, one, cut(64), exchange).step[0] for one in (machine, faster))
+    slow, fast = (time_step(SMALL, one, make_cut(64), exchange).step[0] for one in (machine, faster))
     assert fast <= slow
 
 

@@ -49,6 +49,6 @@ def make_machine(regime: str, gpus: int = 64, gpu: str = "h100-sxm", **fields: A
     return Machine(cluster, held, near, far, card.peak_flops["bf16"], 0.4, **fields)
 
 
-def cut(data: int, tensor: int = 1, pipeline: int = 1, micro_batch: int = 1, is_recomputed: int = 0) -> Layouts:
+def make_cut(data: int, tensor: int = 1, pipeline: int = 1, micro_batch: int = 1, is_recomputed: int = 0) -> Layouts:
     """One cut, as arrays of one."""
     return Layouts(*(np.array([one]) for one in (data, tensor, pipeline, micro_batch, is_recomputed)))
