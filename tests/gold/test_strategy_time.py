@@ -115,3 +115,14 @@ def test_recomputed_activations_are_fewer_and_grow_with_micro_batches_in_flight(
     )
     more = size_activations((1024, 1600, 50257), 12, np.array([tensor]), in_flight + 1, micro, np.array([0]))[0]
     assert recomputed < kept <= more
+
+
+def test_zero_3_gathers_behind_compute_but_for_the_first_layer_and_not_through_bounce_buffers() -> None:
+    plain, bounced = (
+        time_step(SMALL, make_machine(regime, 8), make_cut(8, micro_batch=16), "zero_3")
+        for regime in ("cc_off", "hopper_spt_cc")
+    )
+    size = 2 * SMALL.parameters_count / 48 / 8
+    assert plain.communication[0] == pytest.approx(7 * (3_400 + size / (450 * 0.82)) + COLLECTIVE_NS)
+    every = 48 * 3 * 7 * (21_670 + 22_800 + size * (2 / 2.82 + 2 / 3.36))
+    assert bounced.sealing[0] == pytest.approx(every)
