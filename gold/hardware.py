@@ -80,7 +80,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class Regime:
-    """What a regime costs; `constants` names the published numbers that it is made of."""
+    """What a regime costs; `constants` names the published numbers that it is made of, with their evidence."""
 
     name: str
     launch_ns: float
@@ -263,10 +263,9 @@ def _read_value(said: Any, used: list[str]) -> float:
         return float(said)
     for key, column in (("published", "value_number"), ("published_baseline", "baseline_number")):
         if key in said:
-            used.extend(said[key])
-            return sum(_convert(_find("published number", one, _PUBLISHED), column) for one in said[key]) / len(
-                said[key]
-            )
+            rows = [_find("published number", one, _PUBLISHED) for one in said[key]]
+            used.extend(f"{row['entry_id']} ({row['evidence_class']})" for row in rows)
+            return sum(_convert(row, column) for row in rows) / len(rows)
     raise ValueError(f"{said!r} is neither a number nor {{ published = [ids] }}")
 
 

@@ -16,6 +16,7 @@ from silver.runs import TABLE as RUNS
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
+    from gold.hardware import Gpu, Link
     from gold.strategy_question import Question
     from gold.strategy_search import Timed
 
@@ -101,7 +102,11 @@ TABLE = Table(
             "is_scenario", "Whether no pair of the lake supports it: made from published constants, without interval."
         ),
         text("evidence", "Always modelled.", one_of=EVIDENCE),
-        text("constants", "Published numbers that its regime is made of, by their names in gold.published."),
+        text(
+            "constants",
+            "What it is made of, each with its evidence class: entries of gold/hardware.toml, and for the regime those "
+            "of gold.published.",
+        ),
         text("reason", "What to know before it is used.", nullable=True),
     ),
 )
@@ -172,9 +177,16 @@ def _describe(question: Question, regime: str, timed: Timed, place: int, plain_n
         **describe_faults(question, regime, timed, place),
         "is_scenario": regime != OFF and regime not in question.measured,
         "evidence": "modelled",
-        "constants": ", ".join(held.constants),
+        "constants": ", ".join((*_list_hardware(question), *held.constants)),
         "reason": held.note,
     }
+
+
+def _list_hardware(question: Question) -> list[str]:
+    cluster = question.cluster
+    links = [cluster.node, *([cluster.network] if cluster.network else [])]
+    entries: list[Gpu | Link] = [cluster.gpu, *links]
+    return [f"{one.name} ({one.evidence_class})" for one in entries]
 
 
 def _whole(values: Any, place: int) -> int:

@@ -122,7 +122,9 @@ def test_regimes_without_pairs_are_scenarios_without_an_interval(small: list[Row
         "sw_per_hop_aesgcm",
     }
     assert all(row["predicted_low_ns"] is row["interval_level"] is None for row in small)
-    assert all(row["constants"] and row["evidence"] == "modelled" for row in small)
+    assert {row["evidence"] for row in small} == {"modelled"}
+    assert all(row["constants"].startswith("h100-sxm (primary), nvlink4 (primary), ") for row in small)
+    assert "tinfoil-h200-nvlink-kept (primary)" in select(small, regime="hopper_ppcie")[0]["constants"]
 
 
 def test_a_regime_with_pairs_has_the_measured_cost_and_its_interval() -> None:
