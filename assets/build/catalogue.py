@@ -72,11 +72,19 @@ def find_inputs(tables: Iterable[Table]) -> dict[str, tuple[str, ...]]:
     return {name: (LANDING,) if table.tier == "bronze" else table.inputs for name, table in known.items()}
 
 
-_FOUND = {package.__name__: find_tables(package) for package in _PACKAGES}
+_DECLARED = [table for package in _PACKAGES for table in find_tables(package)]
+_FOUND = {
+    package.__name__: [
+        table for table in _DECLARED if table.tier == package.__name__ and table.scope is not Scope.QUESTION
+    ]
+    for package in _PACKAGES
+}
 UPSTREAM: Mapping[str, tuple[str, ...]] = find_inputs(table for tables in _FOUND.values() for table in tables)
 TABLES: dict[str, Table] = {
     table.full_name: table for tables in _FOUND.values() for wave in sort_tables(tables) for table in wave
 }
+# Declared like the others and in no lake: a command computes them from what it is asked.
+ANSWERS: dict[str, Table] = {table.full_name: table for table in _DECLARED if table.scope is Scope.QUESTION}
 
 
 def select(tier: str, *scopes: Scope) -> tuple[Table, ...]:
@@ -122,7 +130,8 @@ def render_page() -> str:
     ]
     for tier, what in _TIERS.items():
         lines += ["", f"## {tier.capitalize()}: {what}"]
-        for entry in sorted(select(tier), key=lambda table: table.name):
+        answers = [table for table in ANSWERS.values() if table.tier == tier]
+        for entry in sorted((*select(tier), *answers), key=lambda table: table.name):
             lines += [
                 "",
                 f"### `{entry.full_name}`",
@@ -142,6 +151,8 @@ def _key(entry: Table) -> str:
     key, parts, inputs = (
         ", ".join(f"`{name}`" for name in names) for names in (entry.key, entry.partition_by, entry.inputs)
     )
+    if entry.scope is Scope.QUESTION:
+        return f"Key: {parts}, {key}. In no lake: computed when a command asks."
     return f"Key: {key}. Partitioned by {parts}.{f' Made from {inputs}.' if inputs else ''}"
 
 

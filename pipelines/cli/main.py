@@ -16,6 +16,7 @@ from pipelines.cli.failures import FAILED, INTERRUPTED, require_resources, tell_
 from pipelines.cli.forecast_commands import validate, what_if
 from pipelines.cli.gate_commands import baseline, gate
 from pipelines.cli.key_commands import keys
+from pipelines.cli.plan_command import plan
 from pipelines.cli.verify_command import verify
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ main.add_command(compare)
 main.add_command(export)
 main.add_command(gate)
 main.add_command(baseline)
+main.add_command(plan)
 
 
 @main.command()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets.build.catalogue import TABLES
+from assets.build.catalogue import ANSWERS, TABLES
 from lake.tables import Column, Kind, Table, boolean, float64, int64, text
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ UNITS = {
     "value": {Kind.FLOAT64, Kind.TEXT},  # of a test, such as p_value: a probability; else as the source wrote it
     "level": {Kind.FLOAT64, Kind.TEXT},  # of an interval: a probability; else the size of what was refused
     "second": {Kind.FLOAT64},  # of a rate: samples_per_second
+    "days": {Kind.FLOAT64},  # of a budget that lasts for years
     "sha256": {Kind.TEXT},
     "id": {Kind.TEXT, *WHOLE},
 }
@@ -38,7 +39,8 @@ PLAIN = {"rank", "ordinal", "size", "length", "number", "sequence"}
 # The peers' own names in the table that repeats their numbers (docs/decisions/0008).
 PEERS = {"gold.trace_summary.gpu_events", "gold.trace_summary.hta_overlap_pct"}
 QUESTIONS = ("is_", "has_", "must_")
-COLUMNS = {f"{table.full_name}.{column.name}": column for table in TABLES.values() for column in table.columns}
+DECLARED = {**TABLES, **ANSWERS}
+COLUMNS = {f"{table.full_name}.{column.name}": column for table in DECLARED.values() for column in table.columns}
 
 
 def faults(column: Column) -> list[str]:
@@ -93,7 +95,7 @@ def test_a_column_named_otherwise_would_be_found(column: Column) -> None:
 
 
 def test_the_same_name_is_the_same_kind_in_every_table() -> None:
-    assert differing(TABLES.values()) == {}
+    assert differing(DECLARED.values()) == {}
 
 
 def test_one_name_with_two_kinds_would_be_found() -> None:
@@ -103,7 +105,7 @@ def test_one_name_with_two_kinds_would_be_found() -> None:
     assert differing([one, two]) == {"steps_count": {Kind.INT64, Kind.FLOAT64}}
 
 
-@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
+@pytest.mark.parametrize("table", DECLARED.values(), ids=DECLARED.keys())
 def test_a_table_says_what_one_row_is(table: Table) -> None:
     assert table.grain.startswith("One row per ")
     assert table.grain.endswith(".")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.build.catalogue import TABLES, render_page
+from assets.build.catalogue import ANSWERS, TABLES, UPSTREAM, render_page
 from lake.tables import Table
 
 ROOT = Path(__file__).parent.parent.parent
@@ -60,7 +60,14 @@ def list_declared_modules() -> set[str]:
 
 
 def test_every_table_of_the_catalogue_has_its_module_and_every_module_its_place_in_the_catalogue() -> None:
-    assert list_declared_modules() == set(TABLES)
+    assert list_declared_modules() == {*TABLES, *ANSWERS}
+
+
+def test_a_table_that_a_command_computes_is_on_the_page_and_in_no_lake() -> None:
+    assert set(ANSWERS) == {"gold.strategy_plan"}
+    assert not set(ANSWERS) & {*TABLES, *UPSTREAM}
+    assert "### `gold.strategy_plan`" in render_page()
+    assert "In no lake: computed when a command asks." in render_page()
 
 
 @pytest.mark.parametrize("full_name", TABLES)
