@@ -17,9 +17,11 @@ from gold.bucket_replay import (
     seal_ring,
 )
 from gold.forecast_runs import OFF
+from gold.one_gpu_changes import PINNED, predict_one_gpu
+from gold.outcomes import Outcome, Refusal
 from gold.prediction_checks import find_regime_spread
 from gold.ring_costs import average_factor, find_chain_factors, fit_cost, solve_cost
-from gold.single_gpu_forecast import find_one_gpu_spread, fit_machines, predict_run
+from gold.single_gpu_forecast import find_one_gpu_spread, fit_machines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,38 +47,6 @@ SETTINGS = {
 # Above this the traced step says too little of the bare one.
 _MOST_BURDEN = 1.5
 _WIDE_BURDEN = 1.1
-
-
-class Refusal(Exception):
-    """Why a change cannot be predicted, as a clause that follows "not predictable because"."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A predicted step, or the reason why there is none."""
-
-    change: str
-    method: str | None = None
-    current_ns: float | None = None
-    predicted_ns: float | None = None
-    low_ns: float | None = None
-    high_ns: float | None = None
-    level: float | None = None
-    dominant_term: str | None = None
-    is_extrapolated: bool | None = None
-    refusal: str | None = None
-    caveat: str | None = None
-
-    @property
-    def verdict(self) -> str:
-        """What to make of it: only a gain beyond the model's error is worth it."""
-        if self.refusal is not None:
-            return f"not predictable because {self.refusal}"
-        if self.low_ns is None or self.high_ns is None or self.current_ns is None:
-            return "model error unknown"
-        if self.high_ns < self.current_ns:
-            return "worth it"
-        return "costs more" if self.low_ns > self.current_ns else "within model error"
 
 
 @dataclass(frozen=True)
@@ -145,47 +115,11 @@ def predict_change(run: ForecastRun, model: RegimeModel, change: Mapping[str, st
         if not run.step_ns:
             raise Refusal("nothing timed a step of this run")
         if run.world_size == 1:
-            return _predict_one_gpu(run, model, change, named)
+            return predict_one_gpu(run, model, change, named)
         return _replay_change(run, model, change, named)
     except Refusal as refused:
         pair = model.find_pair(run.run_id)
         return Outcome(named, current_ns=pair.candidate_ns if pair else run.step_ns, refusal=str(refused))
-
-
-# -- one GPU --------------------------------------------------------------------------------------------------------
-
-
-def _predict_one_gpu(run: ForecastRun, model: RegimeModel, change: Mapping[str, str], named: str) -> Outcome:
-    """A job on one GPU under another regime; no other change to it has been recorded in pairs."""
-    others = sorted(set(change) - {"regime"})
-    if others:
-        raise Refusal(f"the lake has no pair on one GPU that differs in {', '.join(others)}")
-    if run.regime != OFF:
-        raise Refusal(f"it is a run under {run.regime} already: ask what a run without a TEE would take")
-    found = predict_run(run, run.step_ns or 0.0, model.plateaus, model.off_runs)
-    if found is None or found.step_ns is None:
-        reason = found.refusal if found and found.refusal else "it does not say its batch size"
-        raise Refusal(f"{reason[0].lower()}{reason[1:].rstrip('.')}")
-    spread = model.find_one_gpu_spread(run)
-    low, high = spread.widen(found.step_ns, run.step_ns or found.step_ns) if spread else (None, None)
-    caveats = [] if spread else ["errors on fewer than two other models make no interval"]
-    ends = found.assumed_low_ratio, found.assumed_high_ratio
-    if low is not None and high is not None and ends[0] is not None and ends[1] is not None and run.step_ns:
-        # One batch size and no trace: whether host or GPU bounds the step is not known, so both ends are kept open.
-        low, high = min(low, run.step_ns * ends[0]), max(high, run.step_ns * ends[1])
-        caveats.append("nothing shows whether the host or the GPU bounds its step: the interval holds both")
-    return Outcome(
-        named,
-        "plateau",
-        run.step_ns,
-        found.step_ns,
-        low,
-        high,
-        spread.level if spread else None,
-        found.dominant_term,
-        found.is_extrapolated,
-        caveat="; ".join(caveats) or None,
-    )
 
 
 # -- distributed runs: replay ---------------------------------------------------------------------------------------
@@ -271,9 +205,10 @@ def refuse_unpredictable(run: ForecastRun, change: Mapping[str, str]) -> None:
         raise Refusal(f"the run is {run.variant}, and recordings differ in what that does")
     if "world_size" in change:
         raise Refusal("no recording in the lake shows how a step changes with the number of GPUs")
-    for name in ("pinned", "cuda_graphs"):
-        if name in change:
-            raise Refusal(f"the lake has no pair of this machine that differs in {name}")
+    if "cuda_graphs" in change:
+        raise Refusal("collectives between ranks are issued by the host, and no recording shows them in a graph")
+    if "pinned" in change:
+        raise Refusal(PINNED)
     if (run.burden or 1.0) > _MOST_BURDEN:
         raise Refusal(f"recording slowed its steps {run.burden:.2f} times: the trace says too little of a bare step")
 

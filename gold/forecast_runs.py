@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gold.bucket_replay import TracedStep, predict, read_steps, seal_ring
+from gold.graph_replay import time_graph
 from gold.pairs import MACHINE, read_fields
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ class ForecastRun:
     step_ns: float | None = None
     burden: float | None = None
     steps: tuple[TracedStep, ...] = ()
+    # Of a job on one GPU: what its traced step would take as one CUDA graph.
+    graph_ns: float | None = None
+    # Whether nothing but a trace timed its step: the profiler slows the host.
+    is_step_traced: bool = False
 
     @property
     def model(self) -> str:
@@ -112,11 +117,17 @@ class ForecastPair:
 
 
 def read_run(
-    run_id: str, run: Mapping[str, str | None], times: Rows, exposure: Rows, rate: float | None = None
+    run_id: str,
+    run: Mapping[str, str | None],
+    times: Rows,
+    exposure: Rows,
+    rate: float | None = None,
+    breakdown: Rows = (),
 ) -> ForecastRun:
     """A run from its row in the log of silver.runs and from its rows of gold.step_times and gold.exposure.
 
-    `rate` is its throughput in samples per second: what a log of epochs says of a step.
+    `rate` is its throughput in samples per second: what a log of epochs says of a step. `breakdown` are rows of
+    gold.time_breakdown, of a job on one GPU.
     """
     fields = _read_all_fields(run)
     by_source = {row["source"]: row for row in times if row["step_ns"] and row["period"] == "step"}
@@ -132,6 +143,8 @@ def read_run(
         float(steps["step_ns"]) if steps else None,
         burdens[0] if burdens else None,
         read_steps(exposure),
+        time_graph(breakdown),
+        steps is not None and steps.get("source") == "trace",
     )
 
 

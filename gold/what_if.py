@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from gold.changes import Outcome, RegimeModel, predict_change
+from gold.changes import RegimeModel, predict_change
 from lake.tables import RUN_ID, Scope, Table, boolean, float64, int64, text
 from silver.steps import EVIDENCE
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gold.forecast_runs import ForecastRun
+    from gold.outcomes import Outcome
 
-METHODS = ("bucket_replay", "plateau")
+METHODS = ("bucket_replay", "plateau", "graph_replay")
 TERMS = ("compute", "communication", "sealing", "host", "gpu", "loader", "copy")
 # What is asked of every run of a regime; whatever else, `teetotal what-if` answers.
 ASKED: tuple[dict[str, str], ...] = (
@@ -26,13 +27,15 @@ ASKED: tuple[dict[str, str], ...] = (
     {"pipelined": "true"},
     {"direct": "true"},
 )
+# The same of a job on one GPU that has a trace.
+ASKED_ALONE: tuple[dict[str, str], ...] = ({"cuda_graphs": "true"},)
 
 TABLE = Table(
     tier="gold",
     name="what_if",
     grain="One row per regime, run and change: runs of the regime with remedies, and runs without a TEE under it.",
     key=("run_id", "change"),
-    inputs=("silver.runs", "silver.throughput", "gold.step_times", "gold.exposure"),
+    inputs=("silver.runs", "silver.throughput", "gold.step_times", "gold.exposure", "gold.time_breakdown"),
     scope=Scope.REGIME,
     partition_by=("regime",),
     columns=(
@@ -42,7 +45,7 @@ TABLE = Table(
         text(
             "method",
             "bucket_replay: the baseline's trace replayed with other costs; plateau: a soft maximum of host, GPU and "
-            "loader time; null where it is refused.",
+            "loader time; graph_replay: what the GPU did and copies that blocked; null where it is refused.",
             nullable=True,
             one_of=METHODS,
         ),
@@ -57,8 +60,8 @@ TABLE = Table(
         boolean("is_extrapolated", "Whether it lies outside of what the model was fitted on.", nullable=True),
         text(
             "verdict",
-            "worth it, within model error, costs more, model error unknown (without an interval), or not predictable "
-            "because of what.",
+            "worth it, within model error, costs more, model error unknown (without an interval), saving unknown (the "
+            "profiler alone timed the step), or not predictable because of what.",
         ),
         text("evidence", "modelled; unobservable where it is refused.", one_of=EVIDENCE),
         text("reason", "What a reader should know, as sentences.", nullable=True),
@@ -84,7 +87,8 @@ def _list_questions(model: RegimeModel) -> Iterator[tuple[ForecastRun, Mapping[s
 
 def list_asked(run: ForecastRun) -> list[dict[str, str]]:
     """The usual changes to a run of a regime, but for what it does already."""
-    return [dict(change) for change in ASKED if run.world_size > 1 and not _is_so_already(run, change)]
+    asked = ASKED if run.world_size > 1 else ASKED_ALONE if run.graph_ns is not None else ()
+    return [dict(change) for change in asked if not _is_so_already(run, change)]
 
 
 def _is_so_already(run: ForecastRun, change: Mapping[str, str]) -> bool:
@@ -97,7 +101,7 @@ def _is_so_already(run: ForecastRun, change: Mapping[str, str]) -> bool:
 def describe(regime: str, run: ForecastRun, outcome: Outcome) -> dict[str, Any]:
     """The row of an answer."""
     current, predicted = outcome.current_ns, outcome.predicted_ns
-    has_both = current is not None and predicted is not None
+    saved = None if current is None or predicted is None or outcome.is_current_slowed else round(current - predicted)
     return {
         "regime": regime,
         "run_id": run.run_id,
@@ -109,7 +113,7 @@ def describe(regime: str, run: ForecastRun, outcome: Outcome) -> dict[str, Any]:
         "predicted_high_ns": _whole(outcome.high_ns),
         "interval_level": outcome.level,
         "slowdown_ratio": predicted / current if current and predicted else None,
-        "saved_ns": round(current - predicted) if has_both and current and predicted else None,
+        "saved_ns": saved,
         "dominant_term": outcome.dominant_term,
         "is_extrapolated": outcome.is_extrapolated,
         "verdict": outcome.verdict,

@@ -11,10 +11,10 @@ import polars as pl
 from assets.build.catalogue import TABLES, select
 from assets.build.comparisons import index_measured_runs
 from assets.build.freshness import Look, explain_stale, fingerprint
-from gold import cost_model, exposure, prediction_checks, step_times, what_if
+from gold import cost_model, exposure, prediction_checks, step_times, time_breakdown, what_if
 from gold.changes import RegimeModel
 from gold.forecast_runs import OFF, ForecastRun, choose_off_runs, choose_pairs, make_pair, read_run
-from gold.pairs import pair_runs
+from gold.pairs import pair_runs, read_fields
 from lake.errors import naming
 from lake.tables import Scope
 from silver import throughput
@@ -124,7 +124,11 @@ def read_runs(lake: Lake, index: Index) -> dict[str, ForecastRun]:
     names = sorted(index)
     times, exposed = (_read_rows(lake, table, names) for table in (step_times.TABLE, exposure.TABLE))
     rates = _read_rates(lake, names)
-    return {name: read_run(name, index[name], times[name], exposed[name], rates.get(name)) for name in names}
+    alone = [name for name in names if read_fields(index[name]["workload"]).get("world_size") in {None, "", "1"}]
+    parts = _read_rows(lake, time_breakdown.TABLE, alone)
+    return {
+        name: read_run(name, index[name], times[name], exposed[name], rates.get(name), parts[name]) for name in names
+    }
 
 
 def _read_rows(lake: Lake, table: Table, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:

@@ -79,7 +79,9 @@ def answer(lake: Lake, run_id: str, change: Mapping[str, str]) -> list[Row]:
     known = sorted({str(pair.regime) for pair in paired.values() if pair.baseline_run_id is not None})
     first = paired[run_id].repeated_run_id if run_id in paired else None
     asked = first or run_id
-    if own == OFF:
+    if own == OFF and "cuda_graphs" in change and "regime" not in change:
+        changes = [dict(change)]
+    elif own == OFF:
         regimes = [change["regime"]] if "regime" in change else known
         changes = [{**change, "regime": regime} for regime in regimes if regime != OFF]
         if not changes:
@@ -116,7 +118,7 @@ def _read_stored(lake: Lake, look: Look, run_id: str) -> list[Row]:
 
 def _answer_one(lake: Lake, run_id: str, own: str, change: Mapping[str, str]) -> list[Row]:
     """What a change does to a run; without one, what each of the usual ones does."""
-    regime = own if own != OFF else change["regime"]
+    regime = own if own != OFF else change.get("regime", OFF)
     model = read_regime(lake, regime, [run_id])
     run = _find_run(model.off_runs if own == OFF else [pair.candidate for pair in model.pairs], run_id)
     if run is None:

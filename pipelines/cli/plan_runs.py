@@ -11,8 +11,8 @@ import polars as pl
 from assets.build.comparisons import index_measured_runs
 from assets.build.forecasts import read_regime, read_runs
 from gold import time_breakdown
-from gold.changes import Refusal
 from gold.forecast_runs import OFF
+from gold.outcomes import Refusal
 from gold.strategy_question import MeasuredSealing
 from gold.strategy_time import Workload, count_operations
 from lake.errors import EvidenceRejected, nearest

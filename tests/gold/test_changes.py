@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gold.changes import Outcome, RegimeModel, name_change, predict_change
+from gold.changes import RegimeModel, name_change, predict_change
 from gold.forecast_runs import OFF
 from tests.support.forecast_pairs import (
     MODELS,
@@ -22,6 +22,7 @@ from tests.support.forecast_pairs import (
 
 if TYPE_CHECKING:
     from gold.forecast_runs import ForecastPair, ForecastRun
+    from gold.outcomes import Outcome
 
 COST = 0.5
 
@@ -66,9 +67,15 @@ def test_another_number_of_gpus_is_refused() -> None:
     assert find_refusal(PLAIN, regime=SEALED, world_size="8") == told
 
 
-@pytest.mark.parametrize("name", ["pinned", "cuda_graphs"])
-def test_what_no_pair_differs_in_is_refused(name: str) -> None:
-    assert find_refusal(RINGY, None, **{name: "true"}) == f"the lake has no pair of this machine that differs in {name}"
+def test_a_graph_of_a_job_of_several_ranks_is_refused() -> None:
+    expected = "collectives between ranks are issued by the host, and no recording shows them in a graph"
+    assert find_refusal(RINGY, cuda_graphs="true") == expected
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_pinned_copies_are_refused_with_what_is_known_of_them(world_size: int) -> None:
+    run = make_run("x", SEALED, steps=PLAIN.steps, world_size=world_size)
+    assert find_refusal(run, pinned="true").startswith("under CC a pinned copy waits as a pageable one does")
 
 
 def test_chains_without_a_pair_are_refused() -> None:

@@ -79,7 +79,15 @@ def test_a_refusal_has_no_numbers_and_is_unobservable() -> None:
     assert {row["evidence"] for row in rows if row not in refused} == {"modelled"}
 
 
-def test_jobs_on_one_gpu_are_asked_for_the_regime_alone() -> None:
+def test_a_traced_job_on_one_gpu_is_asked_for_a_graph() -> None:
+    pair, *others = make_single_pairs()
+    traced = replace(pair, candidate=replace(pair.candidate, graph_ns=0.5 * pair.candidate_ns))
+    rows = list_rows(TABLE, measure(RegimeModel("cc", (traced, *others), ())), "cc")
+    (row,) = [row for row in rows if row["change"] == "cuda_graphs=true"]
+    assert (row["run_id"], row["method"], row["verdict"]) == (pair.candidate.run_id, "graph_replay", "worth it")
+
+
+def test_jobs_on_one_gpu_without_a_trace_are_asked_for_the_regime_alone() -> None:
     pairs = make_single_pairs()
     rows = list_rows(TABLE, measure(RegimeModel("cc", tuple(pairs), tuple(pair.baseline for pair in pairs))), "cc")
     assert {row["change"] for row in rows} == {"regime=cc"}

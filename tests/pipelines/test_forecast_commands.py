@@ -11,9 +11,12 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from gold import prediction_checks, what_if
+from assets.build import gold, silver
+from gold import prediction_checks, time_breakdown, what_if
+from lake.engines import engine
 from pipelines.cli import forecasts, validation
 from pipelines.cli.main import main
+from tests.support.small_runs import trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from click.testing import Result
 
     from lake.store import Lake
+    from tests.conftest import LandFiles
 
 
 def ask(lake: Lake, *words: str) -> Result:
@@ -63,6 +67,17 @@ def test_what_a_launch_has_answered_is_what_would_be_answered_now(
     stored = ask_json(recorded_lake, run_id)
     monkeypatch.setattr(forecasts, "_read_stored", lambda *_: [])
     assert ask_json(recorded_lake, run_id) == stored
+
+
+def test_a_traced_job_on_one_gpu_is_predicted_as_a_graph_without_any_pair(lake: Lake, land_files: LandFiles) -> None:
+    claims = 'regime = "cc_off"\nmodel = "m"\ngpu = "H200"\nworld_size = 1\nbatch_size = 8\nwarmup_steps_count = 0\n'
+    land_files({"rank0.json": trace(40_000, ranks=1)}, "alone", claims)
+    silver.materialise(lake, "alone", engine("polars"))
+    gold.materialise(lake, "alone", engine("polars"))
+    (row,) = ask_json(lake, "alone", "--set", "cuda_graphs=true")
+    (busy,) = {row["compute_ns"] for row in lake.scan(time_breakdown.TABLE).collect().to_dicts()}
+    assert (row["method"], row["predicted_step_ns"], row["current_step_ns"]) == ("graph_replay", busy, 40_000_000)
+    assert (row["regime"], row["verdict"], row["saved_ns"]) == ("cc_off", "saving unknown", None)
 
 
 def test_several_settings_are_one_change(recorded_lake: Lake) -> None:
