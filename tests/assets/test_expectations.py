@@ -266,8 +266,8 @@ def test_the_dialect_gives_results_that_outlive_their_connection_and_columns_of_
                 sa.select(sa.column("name")).select_from(sa.table("seen")).where(sa.column("slot") == 1)
             )
         assert rows.fetchall() == [("a",)]
-        told = sa.inspect(engine).get_columns("seen")
-        assert {column["name"]: str(column["type"]) for column in told} == {
+        answer = sa.inspect(engine).get_columns("seen")
+        assert {column["name"]: str(column["type"]) for column in answer} == {
             "name": "VARCHAR",
             "slot": "INTEGER",
             "ts_ns": "BIGINT",

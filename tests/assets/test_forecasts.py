@@ -36,20 +36,20 @@ MIB = 1 << 20
 
 def ring_trace(step_us: int, *bucket_us: int) -> bytes:
     """Three steps with a kernel and buckets of 4 MiB, 10 ms apart, that the collector's ring reduces in these times."""
-    told = json.loads(trace(step_us))
+    answer = json.loads(trace(step_us))
     for number in range(3):
         at = 1000 + number * step_us + 10_000
         for duration in bucket_us:
             span = {"ph": "X", "cat": "user_annotation", "name": f"tee::all_reduce#{4 * MIB}", "tid": 5}
-            told["traceEvents"].append({**span, "ts": at, "dur": duration})
+            answer["traceEvents"].append({**span, "ts": at, "dur": duration})
             at += 10_000
-    return json.dumps(told).encode()
+    return json.dumps(answer).encode()
 
 
 def manifest(regime: str, model: str = "m", **fields: str) -> str:
-    told = {"regime": regime, "model": model, "gpu": "H200", **fields}
+    answer = {"regime": regime, "model": model, "gpu": "H200", **fields}
     numbers = "bucket_cap_mib = 25\nbatch_size = 8\nwarmup_steps_count = 0\n"
-    return numbers + "".join(f'{name} = "{value}"\n' for name, value in told.items())
+    return numbers + "".join(f'{name} = "{value}"\n' for name, value in answer.items())
 
 
 def open_lake(directory: Path) -> LandFiles:

@@ -185,8 +185,8 @@ def test_a_run_that_fails_halfway_is_not_fresh_and_is_mended_by_the_next(land_fi
 def test_a_file_of_which_not_all_events_are_settled_stops_its_run_and_leaves_it_stale(land_files: LandFiles) -> None:
     lake = land_files.lake
     land_files(FILES)
-    told = lake.scan(source_files.TABLE, [RUN]).collect()
-    more = told.with_columns(pl.col("events_count") + (pl.col("rank") == 1)).to_arrow()
+    answer = lake.scan(source_files.TABLE, [RUN]).collect()
+    more = answer.with_columns(pl.col("events_count") + (pl.col("rank") == 1)).to_arrow()
     lake.replace(source_files.TABLE, RUN, more, "0" * 64)
     with pytest.raises(ContractBroken, match=r"run run-1: of 19 events of source [0-9a-f]{12}, 18 were kept"):
         conform(land_files)

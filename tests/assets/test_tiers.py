@@ -41,11 +41,11 @@ class Noting(BuildListener):
     """Notes what it is told, and in which thread."""
 
     def __init__(self) -> None:
-        self.told: list[TierResult] = []
+        self.answer: list[TierResult] = []
         self.threads: dict[tuple[str, str], str] = {}
 
     def on_built(self, made: TierResult) -> None:
-        self.told.append(made)
+        self.answer.append(made)
         self.threads[made.tier, made.run_id] = threading.current_thread().name.partition("_")[0]
 
 
@@ -58,7 +58,7 @@ def test_runs_come_back_in_the_order_asked_and_a_faulty_one_with_its_reason(
     made = build_tier(BuildContext(lake, zone, Limits(), listener=listener), "bronze", ["b", "gone", "a"], POLARS)
     assert [one.run_id for one in made] == ["b", "gone", "a"]
     assert [type(one.fault) for one in made] == [type(None), EvidenceRejected, type(None)]
-    assert {one.run_id for one in listener.told} == {"a", "b", "gone"}
+    assert {one.run_id for one in listener.answer} == {"a", "b", "gone"}
 
 
 def test_what_is_fresh_is_looked_at_and_told_as_it_is(lake: Lake, zone: LandingZone, land_files: LandFiles) -> None:
@@ -70,10 +70,10 @@ def test_what_is_fresh_is_looked_at_and_told_as_it_is(lake: Lake, zone: LandingZ
         (again,) = build_tier(place, tier, ["a"], POLARS)
         assert again.is_fresh
         assert not before.is_fresh
-        told = {
+        answer = {
             one.table: (one.rows, one.bytes, one.files, one.content_sha256, one.is_changed) for one in again.written
         }
-        assert told == {
+        assert answer == {
             one.table: (one.rows, one.bytes, one.files, one.content_sha256, False) for one in before.written
         }
 
@@ -88,7 +88,7 @@ def test_large_runs_go_alone(
     build_tier(place, "bronze", ["a", "b", "c"], POLARS)
     monkeypatch.setattr("assets.build.chunking.CHUNK_EVENTS", 5)
     build_tier(place, "silver", ["a", "b", "c"], POLARS)
-    assert all(one.fault is None for one in listener.told)
+    assert all(one.fault is None for one in listener.answer)
     assert {listener.threads["bronze", run_id] for run_id in "abc"} == {"bronze"}, "side by side"
     assert {listener.threads["silver", run_id] for run_id in "abc"} == {"MainThread"}, "one after another"
 

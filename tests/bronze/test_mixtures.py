@@ -71,14 +71,14 @@ def content(files: Mapping[str, tuple[bytes, int]]) -> dict[str, bytes]:
 
 def test_every_format_is_told_by_its_content(land_files: LandFiles, everything: dict[str, tuple[bytes, int]]) -> None:
     landed = land_files(content(everything))
-    told = {row["file_name"].partition(".")[0]: row for row in landed.files.to_dicts()}
-    assert {name: (row["format"], row["outcome"]) for name, row in told.items()} == {
+    answer = {row["file_name"].partition(".")[0]: row for row in landed.files.to_dicts()}
+    assert {name: (row["format"], row["outcome"]) for name, row in answer.items()} == {
         name: (name, "kept") for name in everything
     }
     assert set(everything) == set(formats.NAMES) - {"unknown"}
     counts = rows_by_source(landed)
     for name, (_, rows) in everything.items():
-        assert told[name]["rows_count"] == rows == counts[told[name]["source_sha256"]], name
+        assert answer[name]["rows_count"] == rows == counts[answer[name]["source_sha256"]], name
     (run,) = landed.runs.to_dicts()
     assert (run["events_count"], run["records_count"], run["unreadable_count"]) == (2, 17, 1)
     assert (run["ranks_count"], run["conflicts"]) == (1, None)

@@ -181,8 +181,8 @@ def test_the_product_reads_and_pairs_what_was_recorded(killed_recorder: Killed, 
     done = subprocess.run([*words, "run"], cwd=ROOT, env=SETTINGS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     words += ["query", "select run_id, baseline_run_id from gold.pairs order by run_id", "--format", "json"]
-    told = subprocess.run(words, cwd=ROOT, env=SETTINGS, capture_output=True, text=True, check=True)
-    pairs = [(pair["run_id"], pair["baseline_run_id"]) for pair in json.loads(told.stdout)]
+    answer = subprocess.run(words, cwd=ROOT, env=SETTINGS, capture_output=True, text=True, check=True)
+    pairs = [(pair["run_id"], pair["baseline_run_id"]) for pair in json.loads(answer.stdout)]
     assert pairs == [("line-candidate", "line-baseline-retry1"), ("line-candidate-again1", None)]  # a member, no pair
 
 

@@ -58,13 +58,13 @@ def test_options_of_which_recordings_differ_are_refused(name: str) -> None:
 
 def test_a_run_with_such_an_option_is_refused_whatever_is_changed() -> None:
     pair = make_pair("ringy", COST, ring_pipelined="true")
-    told = "the run is pipelined, and recordings differ in what that does"
-    assert find_refusal(pair.candidate, make_model(pair), accumulate="2") == told
+    answer = "the run is pipelined, and recordings differ in what that does"
+    assert find_refusal(pair.candidate, make_model(pair), accumulate="2") == answer
 
 
 def test_another_number_of_gpus_is_refused() -> None:
-    told = "no recording in the lake shows how a step changes with the number of GPUs"
-    assert find_refusal(PLAIN, regime=SEALED, world_size="8") == told
+    answer = "no recording in the lake shows how a step changes with the number of GPUs"
+    assert find_refusal(PLAIN, regime=SEALED, world_size="8") == answer
 
 
 def test_a_graph_of_a_job_of_several_ranks_is_refused() -> None:
@@ -90,10 +90,10 @@ def test_a_machine_without_pairs_is_refused() -> None:
 
 
 def test_a_sealed_run_without_a_traced_baseline_is_refused() -> None:
-    told = "no traced baseline of it is in the lake, and sealing hides when gradients were ready"
-    assert find_refusal(make_run("alone", SEALED), accumulate="2") == told
+    answer = "no traced baseline of it is in the lake, and sealing hides when gradients were ready"
+    assert find_refusal(make_run("alone", SEALED), accumulate="2") == answer
     untraced = replace(make_pair("ringy", COST, "untraced"), traced=())
-    assert find_refusal(untraced.candidate, make_model(*make_pairs(), untraced), accumulate="2") == told
+    assert find_refusal(untraced.candidate, make_model(*make_pairs(), untraced), accumulate="2") == answer
 
 
 def test_a_plain_run_without_a_trace_is_refused() -> None:
@@ -101,16 +101,16 @@ def test_a_plain_run_without_a_trace_is_refused() -> None:
 
 
 def test_a_recording_that_slowed_the_step_too_much_is_refused() -> None:
-    told = "recording slowed its steps 1.51 times: the trace says too little of a bare step"
-    assert find_refusal(replace(PLAIN, burden=1.51), regime=SEALED) == told
+    answer = "recording slowed its steps 1.51 times: the trace says too little of a bare step"
+    assert find_refusal(replace(PLAIN, burden=1.51), regime=SEALED) == answer
     assert ask(replace(PLAIN, burden=1.5), regime=SEALED).refusal is None
 
 
 def test_another_batch_size_needs_two_that_are_known() -> None:
-    told = "the lake has no two batch sizes of this model without a TEE on this machine"
+    answer = "the lake has no two batch sizes of this model without a TEE on this machine"
     others = (make_run("other-model", model="x", batch_size=64), make_run("other-gpu", gpu="B200", batch_size=64))
     model = make_model(off_runs=(PLAIN, replace(PLAIN, run_id="again", step_ns=99.0 * MS), *others))
-    assert find_refusal(PLAIN, model, batch_size="64") == told
+    assert find_refusal(PLAIN, model, batch_size="64") == answer
 
 
 def test_another_cap_of_a_run_that_does_not_say_its_own_is_refused() -> None:
@@ -124,13 +124,13 @@ def test_a_run_without_a_step_is_refused() -> None:
 
 
 def test_one_gpu_with_another_change_is_refused() -> None:
-    told = "the lake has no pair on one GPU that differs in accumulate, chains"
-    assert find_refusal(make_run("x", world_size=1), regime="hopper_spt_cc", chains="2", accumulate="2") == told
+    answer = "the lake has no pair on one GPU that differs in accumulate, chains"
+    assert find_refusal(make_run("x", world_size=1), regime="hopper_spt_cc", chains="2", accumulate="2") == answer
 
 
 def test_one_gpu_under_a_regime_already_is_refused() -> None:
-    told = f"it is a run under {SEALED} already: ask what a run without a TEE would take"
-    assert find_refusal(make_run("x", SEALED, world_size=1), regime=SEALED) == told
+    answer = f"it is a run under {SEALED} already: ask what a run without a TEE would take"
+    assert find_refusal(make_run("x", SEALED, world_size=1), regime=SEALED) == answer
 
 
 def test_one_gpu_without_a_batch_size_is_refused() -> None:

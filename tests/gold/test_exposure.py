@@ -117,8 +117,8 @@ def test_a_collective_that_follows_at_once_may_have_been_ready_earlier(engine: B
     spans = [hook(1000, 200), hook(soon, 300), hook(late, 300)]
     found = measure_exposure(engine, crossings, spans)
     assert found.select("collective_number", "is_ready_censored").rows() == [(1, False), (2, True), (3, False)]
-    told = "it waited for the collective before it, so its data may have been ready earlier"
-    assert [told in reason for reason in found["reason"]] == [False, True, False]
+    answer = "it waited for the collective before it, so its data may have been ready earlier"
+    assert [answer in reason for reason in found["reason"]] == [False, True, False]
 
 
 def test_a_collective_that_waited_for_its_data_was_not_ready_earlier(engine: Bench) -> None:

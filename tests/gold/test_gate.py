@@ -85,8 +85,11 @@ def test_runs_that_are_needed_decide_it_four_times_out_of_five() -> None:
 
 
 def test_sources_that_contradict_each_other_decide_nothing() -> None:
-    told = {"verdict_class": "inconclusive", "disagreement": "the sources disagree: 1.2x by the log, 0.8x by the trace"}
-    found = bound_slowdown(step_of([120.0, 120.5, 119.7], [100.0, 100.4, 99.8], **told), LIMIT)
+    answer = {
+        "verdict_class": "inconclusive",
+        "disagreement": "the sources disagree: 1.2x by the log, 0.8x by the trace",
+    }
+    found = bound_slowdown(step_of([120.0, 120.5, 119.7], [100.0, 100.4, 99.8], **answer), LIMIT)
     assert found.outcome == "undecided"
     assert found.reason is not None
     assert found.reason.startswith("the sources disagree")

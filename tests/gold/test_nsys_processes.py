@@ -81,8 +81,8 @@ def test_eight_processes_with_colliding_ids_and_graphs_are_told_exactly(
     work = {rank: [one for one in export.work if (one.process, one.device) == cell] for rank, cell in ranks.items()}
     assert by_rank == {rank: tell_truth(mine) for rank, mine in work.items()}
     found = lake.scan(spans.TABLE, ["run-1"]).filter(pl.col("is_gpu")).collect()
-    told = sorted(found.select("rank", "name", "ts_ns", "duration_ns", "launch_ts_ns").rows())
-    assert told == sorted(
+    answer = sorted(found.select("rank", "name", "ts_ns", "duration_ns", "launch_ts_ns").rows())
+    assert answer == sorted(
         (rank, one.name, SESSION_NS + one.start, one.end - one.start, SESSION_NS + (one.launched_at or 0))
         for rank, mine in work.items()
         for one in mine

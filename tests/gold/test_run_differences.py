@@ -32,23 +32,23 @@ def test_a_run_and_its_repeat_are_compared_one_against_the_other() -> None:
 
 
 def test_a_run_is_not_compared_with_itself() -> None:
-    told = explain_incomparable(INDEX, make_pair(INDEX, ["b"], ["b"]))
-    assert told == "b is on both sides: a run is not compared with itself"
+    answer = explain_incomparable(INDEX, make_pair(INDEX, ["b"], ["b"]))
+    assert answer == "b is on both sides: a run is not compared with itself"
 
 
 @pytest.mark.parametrize(
-    ("workload", "told"),
+    ("workload", "answer"),
     [
         ("model=n|batch_size=8|world_size=2", "model n against m"),
         ("model=m|batch_size=16|world_size=2", "batch_size 16 against 8"),
         ("model=m|batch_size=8|world_size=4", "world_size 4 against 2"),
     ],
 )
-def test_steps_that_do_other_work_are_not_compared(workload: str, told: str) -> None:
+def test_steps_that_do_other_work_are_not_compared(workload: str, answer: str) -> None:
     index = {**INDEX, "other": run(workload)}
     reason = explain_incomparable(index, make_pair(index, ["a"], ["other"]))
     assert reason is not None
-    assert reason.endswith(f"do not do the same work: {told}")
+    assert reason.endswith(f"do not do the same work: {answer}")
 
 
 def test_other_software_and_settings_are_what_a_comparison_is_for() -> None:

@@ -50,8 +50,8 @@ def measure_step_times(steps: Sequence[Row] = (), log: Sequence[Row] = (), **row
     logs = engine.rows(logged_steps.observe_log(engine.wrap(rows_of(TABLES["throughput"], log))))
     claimed = rows_of(TABLES["runs"], [{"run_id": RUN, **row} for row in rows.get("runs", [{}])])
     found = step_times.measure(observed, logs, claimed)
-    told = sort_rows(step_times.TABLE, run_plan(engine, engine.wrap(found), step_times.TABLE))
-    return {row["source"]: row for row in told.to_dicts()}
+    answer = sort_rows(step_times.TABLE, run_plan(engine, engine.wrap(found), step_times.TABLE))
+    return {row["source"]: row for row in answer.to_dicts()}
 
 
 def observe(engine: Bench, steps: Sequence[Row], **rows: Rows) -> Frame:

@@ -30,7 +30,7 @@ def write_row(used: float | None = 1.0, note: str | None = None, word: str = "w"
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "answer"),
     [
         (4.5467901, "4.546790"),
         (0.0, "0.000000"),
@@ -42,8 +42,8 @@ def write_row(used: float | None = 1.0, note: str | None = None, word: str = "w"
         (None, ""),
     ],
 )
-def test_six_digits_after_the_point_or_six_that_count(value: float | None, told: str) -> None:
-    assert write_row(used=value).splitlines()[2] == f"a,{told},,w,True"
+def test_six_digits_after_the_point_or_six_that_count(value: float | None, answer: str) -> None:
+    assert write_row(used=value).splitlines()[2] == f"a,{answer},,w,True"
 
 
 def test_null_and_the_empty_text_are_told_apart_where_both_may_be() -> None:
@@ -55,9 +55,9 @@ def test_null_and_the_empty_text_are_told_apart_where_both_may_be() -> None:
     "hostile", ["a\nb", "a\r\nb", "a\u2028b", "a\x85b", "\\n", 'a "b", c', " a ", "a|b", "", "\x1c", "a,b", '"']
 )
 def test_every_row_is_one_line_and_comes_back_as_it_was_written(hostile: str) -> None:
-    told = write_row(note=hostile, word=hostile)
-    assert len(told.splitlines()) == 3
-    table = parse_table(told)
+    answer = write_row(note=hostile, word=hostile)
+    assert len(answer.splitlines()) == 3
+    table = parse_table(answer)
     assert table is not None
     ((_, _, note, word, _),) = table.rows
     assert note == word

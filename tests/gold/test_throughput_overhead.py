@@ -106,15 +106,15 @@ def test_warm_up_is_left_out() -> None:
 
 
 def test_durations_are_compared_where_no_rate_is_told_and_times_of_writing_last() -> None:
-    told = [{"duration_ns": length * S, "duration_source": "interval"} for length in (3, 3)]
+    result = [{"duration_ns": length * S, "duration_source": "interval"} for length in (3, 3)]
     since = [{"duration_ns": length * S, "duration_source": "difference"} for length in (2, 2)]
-    row = compare(log(*told), log(*({**each, "duration_ns": 2 * S} for each in told)))
+    row = compare(log(*result), log(*({**each, "duration_ns": 2 * S} for each in result)))
     assert (row["compared_by"], row["period_ns"], row["baseline_period_ns"]) == ("duration", 3 * S, 2 * S)
     assert (row["slowdown_ratio"], row["evidence"]) == (pytest.approx(1.5), "measured")
     row = compare(log(*since), log(*since))
     assert (row["compared_by"], row["slowdown_ratio"], row["evidence"]) == ("elapsed", pytest.approx(1), "modelled")
     assert row["caveat"] == "only times of writing are known: whatever else was done in between is part of it"
-    assert compare(log(*told), log(*since))["reason"] == (
+    assert compare(log(*result), log(*since))["reason"] == (
         "outside warm-up the two logs share no period of which both say the same"
     )
 

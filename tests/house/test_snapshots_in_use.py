@@ -49,6 +49,6 @@ def test_a_snapshot_that_no_test_uses_fails_the_suite_under_our_settings(tmp_pat
     (tmp_path / "used").mkdir()
     (tmp_path / "unused").mkdir()
     assert suite(tmp_path / "used", KEPT)[0] == 0
-    status, told = suite(tmp_path / "unused", KEPT + UNUSED)
+    status, answer = suite(tmp_path / "unused", KEPT + UNUSED)
     assert status == 1
-    assert "1 snapshot unused" in told
+    assert "1 snapshot unused" in answer

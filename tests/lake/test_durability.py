@@ -157,13 +157,13 @@ def test_a_last_entry_that_was_not_wholly_written_is_set_aside_told_and_made_goo
     assert (snapshot.version, snapshot.run_ids) == (1, ["a"])
     assert not snapshot.is_made_from("b", FIRST)
     assert not entry.exists()
-    (told,) = caplog.messages
-    assert told.startswith(f"{READINGS.full_name}: {entry.name} was not wholly written")
+    (answer,) = caplog.messages
+    assert answer.startswith(f"{READINGS.full_name}: {entry.name} was not wholly written")
     lake.replace(READINGS, "b", readings("b"), FIRST)
     assert lake.scan(READINGS).collect().height == 6
     assert len(caplog.messages) == 1
     aside = lake.place.directory / "_staging" / READINGS.full_name / "unreadable"
-    assert [path.name for path in aside.glob("*.json.*")] == [Path(told.split(" as ")[1].split(";")[0]).name]
+    assert [path.name for path in aside.glob("*.json.*")] == [Path(answer.split(" as ")[1].split(";")[0]).name]
 
 
 def test_a_table_whose_first_entry_was_cut_is_made_anew(lake: Lake) -> None:

@@ -208,12 +208,12 @@ def forms(secret: bytes) -> list[str]:
 
 def assert_silent(error: BaseException, secret: bytes = SECRET) -> None:
     """No part of an error, its causes or its pickled form holds the secret."""
-    told = ["".join(traceback.format_exception(error)), repr(error), str(error)]
+    answer = ["".join(traceback.format_exception(error)), repr(error), str(error)]
     seen: BaseException | None = error
     while seen is not None:
-        told.append(repr((seen.args, vars(seen))))
+        answer.append(repr((seen.args, vars(seen))))
         seen = seen.__cause__ or seen.__context__
-    assert not [form for form in forms(secret) for text in told if form in text]
+    assert not [form for form in forms(secret) for text in answer if form in text]
     assert not any(form.encode() in pickle.dumps(error) for form in forms(secret))
 
 

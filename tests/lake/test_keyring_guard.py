@@ -46,9 +46,9 @@ def test_a_lost_keyring_is_not_replaced_by_a_new_one(lake: Lake, keyring: Keyrin
         with pytest.raises(ContractBroken, match=said):
             use()
     for words in (["keys", "list"], ["keys", "rotate"], ["keys", "rotate", "--resume"]):
-        status, told = teetotal(lake, *words)
-        assert (status, told.count("\n")) == (1, 1)
-        assert f"was sealed with key {lost}" in told
+        status, answer = teetotal(lake, *words)
+        assert (status, answer.count("\n")) == (1, 1)
+        assert f"was sealed with key {lost}" in answer
     assert not keyring.path.exists()
     assert files_under(lake.place.directory) == before
 
@@ -105,8 +105,8 @@ def test_a_keyring_that_is_lost_for_good_can_be_given_up(lake: Lake, keyring: Ke
     assert teetotal(lake, "keys", "create")[0] == 0
     with pytest.raises(ContractBroken, match="keys adopt"):
         lake.replace(VISITS, "a", visits(), SECOND)
-    status, told = teetotal(lake, "keys", "adopt")
-    assert (status, f"sealed with key {keyring().active_id} from now on" in told) == (0, True)
+    status, answer = teetotal(lake, "keys", "adopt")
+    assert (status, f"sealed with key {keyring().active_id} from now on" in answer) == (0, True)
     lake.replace(VISITS, "a", visits(), SECOND)
     assert lake.sealed_with(VISITS) == {"a": {keyring().active_id}}
 

@@ -210,11 +210,11 @@ def assert_refused(rows: pa.Table, *named: str) -> None:
     """Opening fails for good, and the error names the place and none of the values."""
     with pytest.raises(ContractBroken) as caught:
         unseal(VISITS, rows, RING)
-    told = repr((str(caught.value), caught.value.__cause__))
-    assert all(name in told for name in named)
+    answer = repr((str(caught.value), caught.value.__cause__))
+    assert all(name in answer for name in named)
     assert caught.value.hint
     values = {value for name in SEALED for value in rows[name].to_pylist() if value} | {HOST, OWNER, NOTE}
-    assert not [value for value in values if value in told]
+    assert not [value for value in values if value in answer]
 
 
 def test_a_token_is_shortened_for_a_person_and_other_text_is_not() -> None:

@@ -55,10 +55,10 @@ def test_a_broken_promise_blocks_its_run_alone_and_says_why(deployment: Deployme
         if not evaluation.passed
     }
     assert ("bronze/trace_events", "key_is_unique") in failed
-    told = failed["bronze/trace_events", "key_is_unique"].metadata
-    assert told["runs"].value == ["ill"]
+    answer = failed["bronze/trace_events", "key_is_unique"].metadata
+    assert answer["runs"].value == ["ill"]
     page = deployment.chosen.docs / "bronze" / "trace_events" / "_several.html"
-    assert told["data_docs"].value == page.as_uri(), "Great Expectations validates what fails"
+    assert answer["data_docs"].value == page.as_uri(), "Great Expectations validates what fails"
     assert "no two rows have the same" in page.read_text("utf-8")
     assert [path.name for path in deployment.chosen.docs.rglob("*.html")] == ["_several.html"], "and nothing else"
     assert deployment.versions("gold.time_breakdown").keys() == {"good"}
@@ -94,15 +94,15 @@ def test_rows_are_looked_at_by_spark_where_the_setting_says_so(tmp_path: Path) -
         deployment.launch(["good", "ill"], only=[sources])
         change(deployment.build_context.lake, source_files.TABLE, "ill", lambda rows: pl.concat([rows, rows[:1]]))
         result = deployment.launch(["good", "ill"], only=[sources], check=True)
-    told = {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
-    assert {name: evaluation.metadata["engine"].value for name, evaluation in told.items()} == {
+    answer = {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
+    assert {name: evaluation.metadata["engine"].value for name, evaluation in answer.items()} == {
         "rows_are_as_declared": "spark",
         "key_is_unique": "spark",
         "ids_and_digests_are_well_formed": "spark",
         "rows_are_in_the_tables": "duckdb",
     }
-    assert not told["key_is_unique"].passed
-    assert told["key_is_unique"].metadata["runs"].value == ["ill"]
+    assert not answer["key_is_unique"].passed
+    assert answer["key_is_unique"].metadata["runs"].value == ["ill"]
 
 
 # Dagster's own tester says of itself that one of its arguments may change.

@@ -156,9 +156,9 @@ def test_one_bad_manifest_fails_its_run_and_no_other(
     assert "a: 1 events" in done.stdout
     assert "c: 1 events" in done.stdout
     assert "b: failed: b/run.toml: batch_size: expected at least 1, found -1" in done.stderr
-    told = teetotal("status")
-    assert told.exit_code == 1
-    assert "batch_size: expected at least 1" in told.output
+    answer = teetotal("status")
+    assert answer.exit_code == 1
+    assert "batch_size: expected at least 1" in answer.output
 
 
 def test_status_tells_new_fresh_stale_and_gone(
@@ -176,8 +176,8 @@ def test_status_tells_new_fresh_stale_and_gone(
     (tmp_path / "landing" / "b").rmdir()
     assert _states(teetotal) == {"a": "stale", "b": "gone"}
     teetotal("run", *_BRONZE)
-    told = teetotal("status").output
-    assert "a: notes.txt rejected: it is in no format that teetotal reads" in told
+    answer = teetotal("status").output
+    assert "a: notes.txt rejected: it is in no format that teetotal reads" in answer
 
 
 def test_a_run_can_be_made_up_to_a_table_and_completed_later(

@@ -29,19 +29,19 @@ def ask(lake: Lake, *words: str) -> Result:
 def ask_json(lake: Lake, *words: str) -> dict[str, Any]:
     done = ask(lake, *words, "--format", "json")
     assert done.exit_code == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 def test_two_runs_of_one_regime_are_compared_with_their_repeats(compared_lake: Lake) -> None:
-    told = ask_json(compared_lake, "before", "after")
-    assert told["baseline"] == ["before", "before-again1", "before-again2"]
-    assert told["step"]["verdict_class"] == "slower"
-    assert told["step"]["slowdown_ratio"] == pytest.approx(1.2, rel=0.01)
-    assert told["differences"] == [{"field": "torch_version", "baseline_value": "2.11", "value": "2.12"}]
-    changes = {row["name"]: row["change"] for row in told["kernels"]}
+    answer = ask_json(compared_lake, "before", "after")
+    assert answer["baseline"] == ["before", "before-again1", "before-again2"]
+    assert answer["step"]["verdict_class"] == "slower"
+    assert answer["step"]["slowdown_ratio"] == pytest.approx(1.2, rel=0.01)
+    assert answer["differences"] == [{"field": "torch_version", "baseline_value": "2.11", "value": "2.12"}]
+    changes = {row["name"]: row["change"] for row in answer["kernels"]}
     assert changes == {"gemm": "slower", "relu": "no_difference", "old_add": "gone", "fused_add": "new"}
-    assert sum(row["overhead_ns"] for row in told["parts"]) == pytest.approx(20e6, rel=0.05)
+    assert sum(row["overhead_ns"] for row in answer["parts"]) == pytest.approx(20e6, rel=0.05)
 
 
 def test_a_pair_of_the_lake_is_told_the_same_by_both_commands(compared_lake: Lake) -> None:
@@ -56,8 +56,8 @@ def test_the_other_way_round_is_faster_by_the_same_ratio(compared_lake: Lake) ->
 
 
 def test_kernels_of_one_name_and_other_shapes_are_other_work(compared_lake: Lake) -> None:
-    told = ask_json(compared_lake, "small", "wide")
-    assert {(row["detail"].replace(" ", ""), row["change"]) for row in told["kernels"]} == {
+    answer = ask_json(compared_lake, "small", "wide")
+    assert {(row["detail"].replace(" ", ""), row["change"]) for row in answer["kernels"]} == {
         ("[[8,64],[64,10]]", "gone"),
         ("[[8,64],[64,99]]", "new"),
     }
@@ -71,11 +71,11 @@ def test_one_run_per_side_is_no_verdict_and_says_what_would_settle_it(compared_l
 
 
 def test_a_person_reads_what_differs_before_any_number(compared_lake: Lake) -> None:
-    told = ask(compared_lake, "before", "after").stdout
-    assert told.index("torch_version: 2.11 (A), 2.12 (B)") < told.index("step: A 100 ms, B 120 ms")
-    assert "1.20x slower, 95 %" in told
-    assert "kernels: 4 compared: 1 new, 1 gone, 1 slower, 1 no difference" in told
-    assert "memory: no device was sampled on both sides" in told
+    answer = ask(compared_lake, "before", "after").stdout
+    assert answer.index("torch_version: 2.11 (A), 2.12 (B)") < answer.index("step: A 100 ms, B 120 ms")
+    assert "1.20x slower, 95 %" in answer
+    assert "kernels: 4 compared: 1 new, 1 gone, 1 slower, 1 no difference" in answer
+    assert "memory: no device was sampled on both sides" in answer
 
 
 def test_the_page_has_the_verdict_the_differences_and_the_kernels(compared_lake: Lake, tmp_path: Path) -> None:
@@ -90,14 +90,14 @@ def test_the_page_has_the_verdict_the_differences_and_the_kernels(compared_lake:
 
 def test_status_says_how_to_compare_a_run_with_a_baseline_of_its_own_regime(compared_lake: Lake) -> None:
     zone = LandingZone(Location.of(compared_lake.place.directory.parent / "landing"))
-    told = [note for note in collect_status(compared_lake, zone).notes if "keeps no pair" in note]
-    (note,) = told
+    answer = [note for note in collect_status(compared_lake, zone).notes if "keeps no pair" in note]
+    (note,) = answer
     assert note.startswith("wide: the lake keeps no pair with its baseline small, which is of the same regime: ")
     assert note.endswith("`teetotal compare small wide` compares them")
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "answer"),
     [
         (["before", "aftr"], "no run 'aftr' with gold tables (did you mean 'after'?)"),
         (["before", "before"], "a run is not compared with itself"),
@@ -106,7 +106,7 @@ def test_status_says_how_to_compare_a_run_with_a_baseline_of_its_own_regime(comp
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_pair_that_cannot_be_made_says_why(compared_lake: Lake, words: list[str], told: str) -> None:
+def test_a_pair_that_cannot_be_made_says_why(compared_lake: Lake, words: list[str], answer: str) -> None:
     done = ask(compared_lake, *words)
     assert done.exit_code == 2
-    assert told in done.stderr
+    assert answer in done.stderr

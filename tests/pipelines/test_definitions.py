@@ -57,9 +57,9 @@ def _describe(definitions: dg.Definitions) -> Iterator[str]:
         yield f"job {job.name}: {job.description}"
     for schedule in sorted(definitions.schedules or [], key=lambda schedule: str(schedule.name)):
         assert isinstance(schedule, dg.ScheduleDefinition)
-        told = f"{schedule.cron_schedule} {schedule.execution_timezone}, {schedule.default_status.value}"
-        yield f"schedule {schedule.name}: {told}, job {schedule.job_name}"
+        answer = f"{schedule.cron_schedule} {schedule.execution_timezone}, {schedule.default_status.value}"
+        yield f"schedule {schedule.name}: {answer}, job {schedule.job_name}"
     for sensor in sorted(definitions.sensors or [], key=lambda sensor: str(sensor.name)):
-        told = f"every {sensor.minimum_interval_seconds} s, {sensor.default_status.value}"
-        yield f"sensor {sensor.name}: {told}"
+        answer = f"every {sensor.minimum_interval_seconds} s, {sensor.default_status.value}"
+        yield f"sensor {sensor.name}: {answer}"
     yield f"executor {definitions.executor.name if definitions.executor else 'none'}"  # type: ignore[union-attr]

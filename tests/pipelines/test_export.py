@@ -33,8 +33,8 @@ def span(rank: int, ordinal: int, at: int, lasts: int, **fields: Any) -> dict[st
 
 
 def kernel(rank: int, ordinal: int, at: int, lasts: int, **fields: Any) -> dict[str, Any]:
-    told = {"is_gpu": True, "category": "kernel", "kind": "compute", "name": "gemm", "device_id": 0, "stream_id": 7}
-    return span(rank, ordinal, at, lasts, **told, launch_step_number=at // 1000, **fields)
+    answer = {"is_gpu": True, "category": "kernel", "kind": "compute", "name": "gemm", "device_id": 0, "stream_id": 7}
+    return span(rank, ordinal, at, lasts, **answer, launch_step_number=at // 1000, **fields)
 
 
 def crossing(rank: int, ordinal: int, at: int, lasts: int | None, exposed: int | None, **fields: Any) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def test_the_same_run_gives_the_same_bytes(traced_lake: Lake, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "answer"),
     [
         (
             ["r", "--limit", "5"],
@@ -181,11 +181,11 @@ def test_the_same_run_gives_the_same_bytes(traced_lake: Lake, tmp_path: Path) ->
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_what_cannot_be_written_is_told_and_leaves_no_file(
-    traced_lake: Lake, tmp_path: Path, words: list[str], told: str
+    traced_lake: Lake, tmp_path: Path, words: list[str], answer: str
 ) -> None:
     out = tmp_path / "out" / "r.json"
     out.parent.mkdir()
     done = ask(traced_lake, *words, "--perfetto", str(out))
     assert done.exit_code == 2
-    assert told in done.stderr
+    assert answer in done.stderr
     assert list(out.parent.iterdir()) == []

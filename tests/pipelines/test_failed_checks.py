@@ -33,8 +33,8 @@ def test_a_failed_check_is_told_by_every_command_until_it_passes(tmp_path: Path)
     (directory / "run.toml").write_text(OFF)
     out = tmp_path / "report.html"
     assert teetotal("run", "--no-check").exit_code == 0
-    told = teetotal("status")
-    assert (told.exit_code, "ill: not checked since it was built" in told.output) == (0, True)
+    answer = teetotal("status")
+    assert (answer.exit_code, "ill: not checked since it was built" in answer.output) == (0, True)
     written = teetotal("report", "--out", str(out))
     assert (written.exit_code, "Not checked since they were built: ill." in written.stderr) == (0, True)
 
@@ -49,9 +49,9 @@ def test_a_failed_check_is_told_by_every_command_until_it_passes(tmp_path: Path)
         assert again.exit_code == 1
         assert "ill: failed: check failed: bronze.source_files: no two rows have the same" in again.stderr
     assert lake.snapshot(source_files.TABLE).version == versions, "nothing was made again"
-    told = teetotal("status")
-    assert told.exit_code == 1
-    assert "ill: check failed: bronze.source_files: no two rows have the same" in told.output
+    answer = teetotal("status")
+    assert answer.exit_code == 1
+    assert "ill: check failed: bronze.source_files: no two rows have the same" in answer.output
     written = teetotal("report", "--out", str(out))
     assert written.exit_code == 1
     assert "do not rely on the numbers of ill: bronze.source_files: no two rows have the same" in written.stderr

@@ -121,7 +121,7 @@ def test_csv_has_the_columns_of_the_table(recorded_lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "answer"),
     [
         (["gpt2-plain-w5"], "no run 'gpt2-plain-w5' with gold tables (did you mean 'gpt2-plain-w4'?)"),
         (["gpt2-plain-w4", "--set", "chain=4"], "no such setting (did you mean 'chains'?)"),
@@ -135,10 +135,10 @@ def test_csv_has_the_columns_of_the_table(recorded_lake: Lake) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_usage_is_told_with_what_was_expected(recorded_lake: Lake, words: list[str], told: str) -> None:
+def test_wrong_usage_is_told_with_what_was_expected(recorded_lake: Lake, words: list[str], answer: str) -> None:
     done = ask(recorded_lake, "what-if", *words)
     assert done.exit_code == 2
-    assert told in done.stderr
+    assert answer in done.stderr
 
 
 def test_validate_meets_its_goals_on_the_bundled_recordings_and_names_the_worst_model(recorded_lake: Lake) -> None:
@@ -158,10 +158,10 @@ def test_a_missed_goal_a_better_guess_and_intervals_that_miss_are_each_told(reco
         "one does better": rows.with_columns(constant_error_fraction=pl.lit(0.001)),
         "inside at a stated": rows.with_columns(is_inside=pl.lit(value=False)),
     }
-    for told, changed in wrong.items():
+    for answer, changed in wrong.items():
         lines, is_met = validation.judge(changed)
         assert not is_met
-        assert any(told in line and ("missed" in line or "better" in line) for line in lines)
+        assert any(answer in line and ("missed" in line or "better" in line) for line in lines)
 
 
 def test_a_lake_without_pairs_has_nothing_to_validate(tmp_path: Path) -> None:

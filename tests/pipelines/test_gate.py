@@ -49,9 +49,9 @@ def test_the_exit_status_says_what_was_decided(
 ) -> None:
     done = ask(compared_lake, "gate", *words, "--format", "json")
     assert done.exit_code == status, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["outcome"], told["exit_status"]) == (outcome, status)
-    assert all(limit["evidence"] in {"measured", "modelled"} for limit in told["limits"])
+    answer = json.loads(done.stdout)
+    assert (answer["outcome"], answer["exit_status"]) == (outcome, status)
+    assert all(limit["evidence"] in {"measured", "modelled"} for limit in answer["limits"])
 
 
 def test_a_part_of_the_step_has_a_limit_of_its_own(compared_lake: Lake) -> None:
@@ -75,15 +75,15 @@ def test_a_name_moves_and_says_where_it_was(lake_with_a_tag: Lake) -> None:
 
 
 def test_a_pull_request_gets_a_table_with_what_differs(compared_lake: Lake) -> None:
-    told = ask(compared_lake, "gate", "--run", "after", "--against", "before", "--format", "markdown").stdout
-    assert told.startswith("### teetotal: after exceeds a limit\n")
-    assert "| slowdown | 1.19" in told
-    assert "**exceeded** | measured |" in told
-    assert "- differs in torch\\_version: 2.11 to 2.12" in told
+    answer = ask(compared_lake, "gate", "--run", "after", "--against", "before", "--format", "markdown").stdout
+    assert answer.startswith("### teetotal: after exceeds a limit\n")
+    assert "| slowdown | 1.19" in answer
+    assert "**exceeded** | measured |" in answer
+    assert "- differs in torch\\_version: 2.11 to 2.12" in answer
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "answer"),
     [
         (["gate", "--run", "after", "--against", "befor"], "did you mean 'before'?"),
         (["gate", "--run", "after"], "after names no baseline (name one: --against RUN, or --baseline-tag NAME)"),
@@ -101,10 +101,10 @@ def test_a_pull_request_gets_a_table_with_what_differs(compared_lake: Lake) -> N
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_usage_is_told_with_what_was_expected(compared_lake: Lake, words: list[str], told: str) -> None:
+def test_wrong_usage_is_told_with_what_was_expected(compared_lake: Lake, words: list[str], answer: str) -> None:
     done = ask(compared_lake, *words)
     assert done.exit_code == WRONG_USAGE
-    assert told in done.stderr
+    assert answer in done.stderr
 
 
 def test_a_file_of_names_that_is_not_understood_is_told_and_kept(lake_with_a_tag: Lake) -> None:

@@ -135,13 +135,13 @@ def test_a_hostile_value_finds_no_rows_or_is_refused_and_changes_nothing(
 ) -> None:
     monkeypatch.chdir(root / "desk")
     before = _tree(root)
-    told = ""
+    result = ""
     try:
         with sandbox.ask(Lake(Location.of(root / "lake")), sql, parameters([f"{name}={payload}"])) as answer:
             assert answer.rows().read_all().num_rows == 0
     except EvidenceRejected as error:
-        told = str(error)
-    assert not set(told) & {"\x1b", "\x07", "\0"}
+        result = str(error)
+    assert not set(result) & {"\x1b", "\x07", "\0"}
     assert _tree(root) == before
 
 
@@ -209,13 +209,13 @@ def test_no_table_function_opens_a_file(tmp_path: Path) -> None:
         for name in names:
             for arguments in (f"'{canary}'", f"['{canary}']", f"'{tmp_path}/*'", f"'{canary}', 'a', 'b'"):
                 try:
-                    told = str(connection.execute(f"FROM {name}({arguments})").fetchmany(50))
+                    result = str(connection.execute(f"FROM {name}({arguments})").fetchmany(50))
                 except duckdb.Error:
                     connection.execute("ROLLBACK")
                     connection.execute("BEGIN TRANSACTION READ ONLY")
                     continue
-                assert "tweet" not in told, name
-                assert name in repeated or "canary.csv" not in told, name
+                assert "tweet" not in result, name
+                assert name in repeated or "canary.csv" not in result, name
     assert _tree(tmp_path) == {"canary.csv": b"tweet,tweet\n1,2\n"}
 
 

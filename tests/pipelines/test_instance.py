@@ -23,9 +23,9 @@ def test_the_records_of_a_lake_lie_beside_it_and_say_every_path_in_full(tmp_path
     home = settings(str(tmp_path / "lake"), environment={}).home
     prepare_home(home)
     assert home.directory == tmp_path / ".dagster"
-    told = yaml.safe_load((home.directory / "dagster.yaml").read_text("utf-8"))
-    assert told["storage"]["sqlite"]["base_dir"] == str(tmp_path / ".dagster" / "storage")
-    assert told["telemetry"] == {"enabled": False}
+    answer = yaml.safe_load((home.directory / "dagster.yaml").read_text("utf-8"))
+    assert answer["storage"]["sqlite"]["base_dir"] == str(tmp_path / ".dagster" / "storage")
+    assert answer["telemetry"] == {"enabled": False}
     with open_instance(home) as records:
         assert records.get_runs() == []
     assert not (tmp_path / ".dagster" / "history").exists(), "nothing lies where the settings do not say"

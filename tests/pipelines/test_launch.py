@@ -27,7 +27,9 @@ def test_a_launch_tells_of_every_partition_by_its_content(deployment: Deployment
     deployment.land("tee", 120, TEE)
     result = deployment.launch(["off", "tee"])
     assert result.success
-    assert deployment.told(result) == {(name.replace(".", "/"), run) for name in EVERY for run in ("off", "tee")}
+    assert deployment.list_materialised(result) == {
+        (name.replace(".", "/"), run) for name in EVERY for run in ("off", "tee")
+    }
     lake = deployment.build_context.lake
     for table in TABLES:
         snapshot = lake.snapshot(table)
@@ -51,20 +53,20 @@ def test_what_a_partition_holds_is_told_with_it(deployment: Deployment) -> None:
     deployment.land("off", 100, OFF)
     deployment.land("tee", 120, TEE)
     result = deployment.launch(["off", "tee"], engine="duckdb")
-    told = {
+    answer = {
         (event.asset_key.to_user_string(), event.partition): event.step_materialization_data.materialization.metadata
         for event in deployment.events(result, dg.DagsterEventType.ASSET_MATERIALIZATION)
         if event.asset_key
     }
-    spans = told["silver/spans", "tee"]
+    spans = answer["silver/spans", "tee"]
     assert spans["dagster/row_count"].value == 6
     assert spans["engine"].value == "duckdb"
     assert spans["is_recomputed"].value is True
     assert {"bytes", "files", "delta_version", "content_sha256", "tier_seconds"} <= spans.keys()
-    assert told["bronze/source_files", "tee"]["kept"].value == 1
-    assert told["silver/rule_counts", "tee"]["kept"].value == 6
-    assert "1.2" in str(told["gold/step_overhead", "tee"]["rows_shown"].value)
-    assert str(told["gold/overhead_breakdown", "tee"]["picture"].value).startswith("![")
+    assert answer["bronze/source_files", "tee"]["kept"].value == 1
+    assert answer["silver/rule_counts", "tee"]["kept"].value == 6
+    assert "1.2" in str(answer["gold/step_overhead", "tee"]["rows_shown"].value)
+    assert str(answer["gold/overhead_breakdown", "tee"]["picture"].value).startswith("![")
     run = deployment.records.get_run_by_id(result.run_id)
     assert run is not None
     assert run.tags["teetotal/engine"] == "duckdb"
@@ -108,7 +110,7 @@ def test_a_changed_directory_makes_its_run_stale_and_no_other(deployment: Deploy
     assert deployment.status("bronze.trace_events", "tee") is StaleStatus.STALE
     assert deployment.status("bronze.trace_events", "off") is StaleStatus.FRESH
     result = deployment.launch(["tee"])
-    assert {run_id for _, run_id in deployment.told(result)} == {"tee"}
+    assert {run_id for _, run_id in deployment.list_materialised(result)} == {"tee"}
     assert deployment.status("gold.pairs", "tee") is StaleStatus.FRESH
 
 
@@ -118,7 +120,7 @@ def test_a_changed_baseline_brings_the_pairs_of_other_runs_up_to_date(deployment
     deployment.launch(["off", "tee"])
     deployment.land("off", 90, OFF)
     result = deployment.launch(["off"])
-    assert {name for name, run_id in deployment.told(result) if run_id == "tee"} == {
+    assert {name for name, run_id in deployment.list_materialised(result) if run_id == "tee"} == {
         table.full_name.replace(".", "/") for table in gold.PAIR_TABLES
     }
 
@@ -196,15 +198,15 @@ def test_one_tier_can_be_made_by_itself(deployment: Deployment) -> None:
     deployment.launch(["a"])
     result = deployment.launch(["a"], only=["silver.spans"], full=True)
     assert result.success
-    assert {name.split("/")[0] for name, _ in deployment.told(result)} == {"silver"}
+    assert {name.split("/")[0] for name, _ in deployment.list_materialised(result)} == {"silver"}
 
 
 def test_only_the_tables_chosen_are_made_and_what_they_need_of_their_tier(deployment: Deployment) -> None:
     deployment.land("a")
     deployment.launch(["a"])
     result = deployment.launch(["a"], only=["gold.trace_summary"], full=True)
-    assert deployment.told(result) == {("gold/trace_summary", "a")}
+    assert deployment.list_materialised(result) == {("gold/trace_summary", "a")}
     result = deployment.launch(["a"], only=["silver.spans"], full=True)
     # What counts the events goes with the spans: it holds that none was lost.
     names = ("clock_offsets", "nsys_ranks", "rejects", "rule_counts", "spans", "steps")
-    assert deployment.told(result) == {(f"silver/{name}", "a") for name in names}
+    assert deployment.list_materialised(result) == {(f"silver/{name}", "a") for name in names}

@@ -22,10 +22,10 @@ def make_file(name: str, size_bytes: int | None) -> LandedFile:
 
 def test_a_run_that_needs_more_than_half_of_the_memory_is_told_of() -> None:
     runs = {"small": [make_file("r0.json", 10**6)], "large": [make_file(f"r{n}.json.gz", 2 * 10**9) for n in range(4)]}
-    told = advise_memory(runs, 16 * 10**9)
-    assert told is not None
-    assert "large may need 12.7 GB of memory (modelled), and this machine has 16.0 GB" in told
-    assert "--engine spark" in told
+    answer = advise_memory(runs, 16 * 10**9)
+    assert answer is not None
+    assert "large may need 12.7 GB of memory (modelled), and this machine has 16.0 GB" in answer
+    assert "--engine spark" in answer
 
 
 def test_runs_that_fit_are_not_told_of() -> None:

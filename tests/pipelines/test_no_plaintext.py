@@ -159,11 +159,11 @@ def test_no_secret_is_printed_or_logged_by_commands(command_output: Said) -> Non
 
 
 def test_status_tells_no_secret_but_the_names_of_files_as_bronze_has_them(command_output: Said) -> None:
-    told = command_output.teetotal("status")
-    assert told.exit_code == 0
-    assert set(leaks(told, "table", *SECRETS)) <= {FILE, TRACE_FILE}
-    assert REFUSED not in told.output
-    assert "2 rejected: A negative duration is a clock fault" in told.output
+    answer = command_output.teetotal("status")
+    assert answer.exit_code == 0
+    assert set(leaks(answer, "table", *SECRETS)) <= {FILE, TRACE_FILE}
+    assert REFUSED not in answer.output
+    assert "2 rejected: A negative duration is a clock fault" in answer.output
 
 
 def test_reveal_gives_every_secret_back(command_output: Said) -> None:

@@ -59,11 +59,13 @@ def test_a_lake_of_the_version_before_is_built_again_and_what_is_left_over_is_na
         rewrite(lake, old, renamed.select(old.column_names))
 
     left_over = f"gold.toll_breakdown is left over from another version and nothing reads it: delete {lake.place}"
-    told = teetotal("status")
-    assert told.exit_code == 0
-    assert left_over in told.output
-    assert "off: stale: gold.kernel_breakdown was written by another version, with other columns: reason" in told.output
-    assert "tee: stale: gold.kernel_breakdown was written" in told.output
+    answer = teetotal("status")
+    assert answer.exit_code == 0
+    assert left_over in answer.output
+    assert (
+        "off: stale: gold.kernel_breakdown was written by another version, with other columns: reason" in answer.output
+    )
+    assert "tee: stale: gold.kernel_breakdown was written" in answer.output
     refused = teetotal("show", "gold.scaling")
     assert refused.exit_code == 1
     assert "`teetotal run` builds it again" in refused.stderr

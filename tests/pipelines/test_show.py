@@ -19,8 +19,8 @@ def draw(width: int) -> str:
 
 def test_a_row_that_does_not_fit_the_width_is_a_block_with_its_texts_whole() -> None:
     lines = draw(60).splitlines()
-    told = " ".join(" ".join(lines).split())
-    assert told.startswith(f"verdict {SENTENCE} n 7 ")
+    answer = " ".join(" ".join(lines).split())
+    assert answer.startswith(f"verdict {SENTENCE} n 7 ")
     assert lines[-1] == "1 of 1 rows; 1 columns without a value are not shown"
 
 

@@ -110,10 +110,10 @@ def test_null_nan_and_numbers_are_told_apart() -> None:
         ("0", "3", 3, math.inf),
         ("inf", "0.25", None, None),
     ]
-    told = section(review(before, after))
-    assert "| a, 0 | `value_ns` | null | 7 ns | – | – |" in told  # noqa: RUF001
-    assert "| a, 2 | `value_ns` | 0 | 3 ns | +3 ns | from 0 |" in told
-    assert "| a, 0 | `share_fraction` | 50.0 % | nan |" in told
+    result = section(review(before, after))
+    assert "| a, 0 | `value_ns` | null | 7 ns | – | – |" in result  # noqa: RUF001
+    assert "| a, 2 | `value_ns` | 0 | 3 ns | +3 ns | from 0 |" in result
+    assert "| a, 0 | `share_fraction` | 50.0 % | nan |" in result
 
 
 def test_whole_numbers_are_exact_to_the_last_digit() -> None:
@@ -122,25 +122,25 @@ def test_whole_numbers_are_exact_to_the_last_digit() -> None:
 
 
 def test_a_move_too_small_for_three_digits_is_told_in_full() -> None:
-    told = section(review(f"{HEAD}a,0,x,279300123,,m\n", f"{HEAD}a,0,x,279300124,,m\n"))
-    assert "| a, 0 | `value_ns` | 279300123 | 279300124 | +1 ns | +3.6e−07 % |" in told  # noqa: RUF001
+    result = section(review(f"{HEAD}a,0,x,279300123,,m\n", f"{HEAD}a,0,x,279300124,,m\n"))
+    assert "| a, 0 | `value_ns` | 279300123 | 279300124 | +1 ns | +3.6e−07 % |" in result  # noqa: RUF001
 
 
 def test_a_fraction_moves_by_points_and_by_percent() -> None:
-    told = section(review(f"{HEAD}a,0,x,1,0.5,m\n", f"{HEAD}a,0,x,1,0.6,m\n"))
-    assert "| 50.0 % | 60.0 % | +10.0 points | +20.0 % |" in told
+    result = section(review(f"{HEAD}a,0,x,1,0.5,m\n", f"{HEAD}a,0,x,1,0.6,m\n"))
+    assert "| 50.0 % | 60.0 % | +10.0 points | +20.0 % |" in result
 
 
 def test_the_largest_relative_moves_of_a_table_come_first() -> None:
     rows = [f"a,{rank},x,{value},,m\n" for rank, value in enumerate((100, 100, 100, 0))]
     moved = [f"a,{rank},x,{value},,m\n" for rank, value in enumerate((101, 300, 50, 1))]
-    told = section(review(HEAD + "".join(rows), HEAD + "".join(moved)))
-    assert re.findall(r"\| a, (\d) \|", told) == ["3", "1", "2", "0"]
+    result = section(review(HEAD + "".join(rows), HEAD + "".join(moved)))
+    assert re.findall(r"\| a, (\d) \|", result) == ["3", "1", "2", "0"]
 
 
 def test_a_kind_that_changed_is_told() -> None:
-    told = section(review("a,b\ntext,int64\nx,1\n", "a,b\ntext,int64 or null\nx,1\n", key=("a",)))
-    assert "Kind of `b`: int64 → int64 or null" in told
+    result = section(review("a,b\ntext,int64\nx,1\n", "a,b\ntext,int64 or null\nx,1\n", key=("a",)))
+    assert "Kind of `b`: int64 → int64 or null" in result
 
 
 def test_time_that_went_from_one_column_to_another_is_told_as_such() -> None:
@@ -160,9 +160,9 @@ def test_time_that_went_from_one_row_of_a_run_to_another_is_told_as_such() -> No
 
 def test_means_are_taken_apart_where_the_key_names_a_few_things() -> None:
     head = "run_id,part,overhead_ns\ntext,text,int64\n"
-    told = section(review(f"{head}x,copy,5\nx,crypto,7\n", f"{head}x,copy,7\nx,crypto,5\n", key=("run_id", "part")))
-    assert "| `overhead_ns`, copy | 1 | 5 ns → 7 ns | +2 ns | +40.0 % |" in told
-    assert "| `overhead_ns`, crypto | 1 | 7 ns → 5 ns | −2 ns | −28.6 % |" in told  # noqa: RUF001
+    result = section(review(f"{head}x,copy,5\nx,crypto,7\n", f"{head}x,copy,7\nx,crypto,5\n", key=("run_id", "part")))
+    assert "| `overhead_ns`, copy | 1 | 5 ns → 7 ns | +2 ns | +40.0 % |" in result
+    assert "| `overhead_ns`, crypto | 1 | 7 ns → 5 ns | −2 ns | −28.6 % |" in result  # noqa: RUF001
 
 
 def test_a_picture_is_compared_by_its_words() -> None:
@@ -185,23 +185,23 @@ def verdicts(before: str, after: str) -> str:
 
 
 def test_a_slowdown_that_moves_without_a_flip_says_so() -> None:
-    told = verdicts("r,1.42,slower,1.42x,crypto,0.6,measured\n", "r,1.51,slower,1.51x,crypto,0.6,measured\n")
-    assert "- `r`: 1.42× → 1.51× (+6.34 %), measured, verdict unchanged (slower)\n" in told  # noqa: RUF001
+    result = verdicts("r,1.42,slower,1.42x,crypto,0.6,measured\n", "r,1.51,slower,1.51x,crypto,0.6,measured\n")
+    assert "- `r`: 1.42× → 1.51× (+6.34 %), measured, verdict unchanged (slower)\n" in result  # noqa: RUF001
 
 
 def test_a_verdict_that_flips_is_told_with_both_sentences() -> None:
-    told = verdicts(
+    result = verdicts(
         "r,1.42,slower,1.42x slower,crypto,0.6,measured\n", "r,1.01,within_noise,no difference,copy,0.3,measured\n"
     )
-    assert r"**verdict flips: slower → within\_noise**" in told
-    assert "was “1.42x slower”, is “no difference”" in told
-    assert "**largest part of it: sealing and opening (60.0 %) → copies (30.0 %)**" in told
+    assert r"**verdict flips: slower → within\_noise**" in result
+    assert "was “1.42x slower”, is “no difference”" in result
+    assert "**largest part of it: sealing and opening (60.0 %) → copies (30.0 %)**" in result
 
 
 def test_an_answer_that_became_unknown_is_told() -> None:
-    told = verdicts("r,1.42,slower,1.42x,,,measured\n", "r,,inconclusive,no answer,,,unobservable\n")
-    assert "1.42× → null" in told  # noqa: RUF001
-    assert "unobservable, **verdict flips: slower → inconclusive**" in told
+    result = verdicts("r,1.42,slower,1.42x,,,measured\n", "r,,inconclusive,no answer,,,unobservable\n")
+    assert "1.42× → null" in result  # noqa: RUF001
+    assert "unobservable, **verdict flips: slower → inconclusive**" in result
 
 
 def test_a_flip_in_another_table_is_told_with_its_row() -> None:
@@ -209,9 +209,9 @@ def test_a_flip_in_another_table_is_told_with_its_row() -> None:
     item = review(
         f"{head}r,copy,slower\n", f"{head}r,copy,faster\n", "gold.operation_overhead", ("run_id", "operation")
     )
-    told = page(Review("a with b", (item,)))
-    assert "- `gold.operation_overhead` `r, copy`: **slower → faster**" in told
-    assert "`gold.step_overhead` and `gold.throughput_overhead`: as before" in told
+    result = page(Review("a with b", (item,)))
+    assert "- `gold.operation_overhead` `r, copy`: **slower → faster**" in result
+    assert "`gold.step_overhead` and `gold.throughput_overhead`: as before" in result
 
 
 HOSTILE = "@everyone | <script>alert(1)</script> [x](http://evil.example) `a` \\n **b** <!-- -->"
@@ -231,13 +231,15 @@ def test_no_cell_reason_or_name_is_obeyed() -> None:
             "fault": HOSTILE,
         }
     )
-    told = page(Review(HOSTILE, (full,), ((HOSTILE, HOSTILE),), (HOSTILE,)))
-    code_apart = "".join(part for place, part in enumerate(told.replace(r"\`", "").split("`")) if place % 2 == 0)
+    result = page(Review(HOSTILE, (full,), ((HOSTILE, HOSTILE),), (HOSTILE,)))
+    code_apart = "".join(part for place, part in enumerate(result.replace(r"\`", "").split("`")) if place % 2 == 0)
     assert "<script>" not in code_apart
     assert "@everyone" not in code_apart
     assert re.search(r"(?<!\\)\]\(http", code_apart) is None
-    assert told.count("<!--") == 1 + told.count("`@everyone ¦ <script>alert(1)</script> [x](http://evil.example) 'a'")
-    tables = [line for line in told.splitlines() if line.startswith("|")]
+    assert result.count("<!--") == 1 + result.count(
+        "`@everyone ¦ <script>alert(1)</script> [x](http://evil.example) 'a'"
+    )
+    tables = [line for line in result.splitlines() if line.startswith("|")]
     assert {line.count("|") for line in tables} <= {5, 6, 7}
 
 
@@ -246,11 +248,11 @@ def test_a_long_review_is_cut_to_a_comment_with_the_largest_moves_first() -> Non
         return HEAD + "".join(f"run-{row},0,{'long' * 20},{1000 + row * factor},,m\n" for row in range(400))
 
     items = [review(many(1), many(place + 2), f"gold.table_{place:03}") for place in range(120)]
-    told = page(Review("a with b", tuple(items)))
-    assert len(told.encode()) <= MOST_CHARACTERS
-    assert "sections left out here: `python -m pipelines.review --full` has all." in told
-    assert told.index("### `gold.table_119`") < told.index("### `gold.table_118`")
-    assert "### `gold.table_000`" not in told
+    result = page(Review("a with b", tuple(items)))
+    assert len(result.encode()) <= MOST_CHARACTERS
+    assert "sections left out here: `python -m pipelines.review --full` has all." in result
+    assert result.index("### `gold.table_119`") < result.index("### `gold.table_118`")
+    assert "### `gold.table_000`" not in result
     whole = page(Review("a with b", tuple(items)), is_full=True)
     assert "### `gold.table_000`" in whole
     assert whole.count("| run-399, 0 |") == 120
@@ -258,13 +260,13 @@ def test_a_long_review_is_cut_to_a_comment_with_the_largest_moves_first() -> Non
 
 def test_a_head_that_is_too_long_by_itself_is_cut_at_a_line() -> None:
     items = [Reviewed("p" * 3000, "q", f"{place}" * 900, "a", "b", fault=f"{place}") for place in range(99)]
-    told = page(Review("a with b", tuple(items)))
-    assert len(told.encode()) <= MOST_CHARACTERS + 200
-    assert told.endswith("The rest is left out: `python -m pipelines.review --full` has all.\n")
+    result = page(Review("a with b", tuple(items)))
+    assert len(result.encode()) <= MOST_CHARACTERS + 200
+    assert result.endswith("The rest is left out: `python -m pipelines.review --full` has all.\n")
 
 
 def test_what_is_not_explained_comes_first() -> None:
     small = review(f"{HEAD}a,0,x,100,,m\n", f"{HEAD}a,0,x,101,,m\n", "gold.small")
     large = review(f"{HEAD}a,0,x,100,,m\n", f"{HEAD}a,0,x,900,,m\n", "gold.large")
-    told = page(Review("a with b", (Reviewed(**{**small.__dict__, "fault": "no reason"}), large)))
-    assert told.index("### `gold.small`") < told.index("### `gold.large`")
+    result = page(Review("a with b", (Reviewed(**{**small.__dict__, "fault": "no reason"}), large)))
+    assert result.index("### `gold.small`") < result.index("### `gold.large`")

@@ -144,8 +144,8 @@ def test_an_error_names_a_hostile_path_in_one_harmless_line(teetotal: Callable[.
 
 
 def test_land_shows_what_a_hostile_trace_says_of_itself(teetotal: Callable[..., Result], tmp_path: Path) -> None:
-    told = {"deviceProperties": [{"name": "H200\x1b[2J\nlanded b: 1 files"}], "traceEvents": []}
-    (tmp_path / "a.json").write_text(json.dumps(told))
+    answer = {"deviceProperties": [{"name": "H200\x1b[2J\nlanded b: 1 files"}], "traceEvents": []}
+    (tmp_path / "a.json").write_text(json.dumps(answer))
     done = teetotal("land", tmp_path / "a.json")
     assert done.exit_code == 0, done.output
     assert "  gpu = H200\\x1b[2J\\nlanded b: 1 files\n" in done.output

@@ -65,7 +65,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> House:
 def serving(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """The server and the daemon; at the end a SIGTERM leaves nothing of them."""
     with Serving(house, tmp_path_factory.mktemp("said") / "log") as served:
-        served.told(r"^(http://127\.0\.0\.1:\d+) ")
+        served.wait_for_line(r"^(http://127\.0\.0\.1:\d+) ")
         yield served
         assert served.stop(signal.SIGTERM) == 0, served.said()
         assert served.said().endswith("stopped\n")
@@ -78,7 +78,7 @@ def context(serving: Serving) -> Iterator[BrowserContext]:
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     assert found, f"no browser: install one of {', '.join(BROWSERS)} (`make system-packages`)"
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
-    address = serving.told(r"^(http://127\.0\.0\.1:\d+) ")
+    address = serving.wait_for_line(r"^(http://127\.0\.0\.1:\d+) ")
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=found, args=FLAGS) as browser:
         made = browser.new_context(base_url=address, viewport={"width": 1500, "height": 1100})
         made.set_default_timeout(PATIENCE_MS)
@@ -271,7 +271,7 @@ def test_a_check_that_fails_is_seen_with_its_reason(page: Page, house: House) ->
 def test_a_page_of_another_website_has_the_interface_do_nothing(
     page: Page, serving: Serving, records: dg.DagsterInstance
 ) -> None:
-    target = serving.told(r"^(http://127\.0\.0\.1:\d+) ")
+    target = serving.wait_for_line(r"^(http://127\.0\.0\.1:\d+) ")
     with serve_elsewhere() as foreign:
         page.goto(foreign)
         is_opened = page.evaluate(TRY_ALL, target)

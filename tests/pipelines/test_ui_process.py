@@ -32,7 +32,7 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
 def test_a_child_that_dies_ends_the_whole_with_an_error(tmp_path: Path) -> None:
     house = House(tmp_path)
     with Serving(house, tmp_path / "log", "--only", "server") as serving:
-        serving.told(r"^(http://127\.0\.0\.1:\d+) ")
+        serving.wait_for_line(r"^(http://127\.0\.0\.1:\d+) ")
         children = psutil.Process(serving.process.pid).children()
         (web,) = [child for child in children if "pipelines.web_server" in child.cmdline()]
         web.kill()
@@ -45,7 +45,7 @@ def test_ctrl_c_ends_a_launch_too_and_the_next_command_finds_the_lake_free(tmp_p
     house = House(tmp_path)
     house.land(RUN)
     with Serving(house, tmp_path / "log", "--only", "daemon") as serving, house.records() as records:
-        serving.told("^(the daemon runs) ")
+        serving.wait_for_line("^(the daemon runs) ")
         started = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])
         run = eventually(lambda: next(iter(records.get_runs(started)), None), "the landing sensor's launch")
         begun = dg.DagsterEventType.STEP_START

@@ -123,10 +123,10 @@ def test_a_missing_or_truncated_file_is_noticed_without_reading_and_an_ordinary_
     (path, _) = data_files(lake, spans.TABLE)
     damage(path)
     assert stale_runs(lake, zone) == set(RUNS) - {"tee"}
-    told = teetotal(root, "status").stdout
-    assert [line.split()[1] for line in told.splitlines()[1:3]] == ["stale", "unchecked"]
-    assert f"silver.spans, run plain: run_id=plain/rank=0/{path.name} " in told
-    assert "`teetotal run plain` builds it again" in told
+    answer = teetotal(root, "status").stdout
+    assert [line.split()[1] for line in answer.splitlines()[1:3]] == ["stale", "unchecked"]
+    assert f"silver.spans, run plain: run_id=plain/rank=0/{path.name} " in answer
+    assert "`teetotal run plain` builds it again" in answer
     shown = teetotal(root, "show", "silver.spans")
     assert (shown.exit_code, shown.stdout) == (1, "")
     (line,) = shown.stderr.splitlines()
@@ -198,9 +198,9 @@ def test_maintenance_fails_and_says_why_when_a_file_that_is_due_is_damaged(deplo
     assert not result.success
     (failure,) = (event for event in result.all_node_events if event.is_step_failure)
     said = failure.step_failure_data.user_failure_data
-    told = "" if said is None else str(said.description)
-    assert told.startswith("1 damaged files: silver.spans, run a: ")
-    assert told.endswith("next: teetotal run --full a")
+    answer = "" if said is None else str(said.description)
+    assert answer.startswith("1 damaged files: silver.spans, run a: ")
+    assert answer.endswith("next: teetotal run --full a")
 
 
 def test_flipped_bits_anywhere_are_found_and_a_full_rebuild_makes_every_table_what_it_was(

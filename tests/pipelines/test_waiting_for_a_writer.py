@@ -68,14 +68,14 @@ def sending(number: signal.Signals) -> Iterator[None]:
 def test_a_signal_ends_the_wait_and_leaves_nothing_in_the_queue(
     house: House, number: signal.Signals, stop: type[BaseException]
 ) -> None:
-    told: list[str] = []
+    answer: list[str] = []
     with house.records() as records, writing(records) as holder:
         began = time.process_time()
-        with sending(number), pytest.raises(stop), claim_pool(records, "waits", "working", told.append):
+        with sending(number), pytest.raises(stop), claim_pool(records, "waits", "working", answer.append):
             pytest.fail("two may write at once")
         assert time.process_time() - began < 1, "it does not sleep while it waits"
         assert queued_launches(records, POOL) == {holder}
-    (line,) = told
+    (line,) = answer
     assert line.startswith(f"waiting for launch {holder}, which writes to the lake since ")
     assert describe_process() in line
 

@@ -6,7 +6,7 @@ from report import units
 
 
 @pytest.mark.parametrize(
-    ("time_ns", "told"),
+    ("time_ns", "answer"),
     [
         (0, "0"),
         (1, "1 ns"),
@@ -24,8 +24,8 @@ from report import units
         (float("nan"), "–"),  # noqa: RUF001
     ],
 )
-def test_a_duration_has_three_digits_and_its_unit(time_ns: float | None, told: str) -> None:
-    assert units.format_duration(time_ns) == told
+def test_a_duration_has_three_digits_and_its_unit(time_ns: float | None, answer: str) -> None:
+    assert units.format_duration(time_ns) == answer
 
 
 def test_a_change_has_a_sign_and_none_at_zero() -> None:
@@ -33,19 +33,19 @@ def test_a_change_has_a_sign_and_none_at_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bytes_count", "told"),
+    ("bytes_count", "answer"),
     [(1, "1 B"), (1023, "1,023 B"), (1024, "1.00 KiB"), (408_912_512, "390 MiB"), (5 << 30, "5.00 GiB")],
 )
-def test_a_size_is_in_powers_of_1024(bytes_count: int, told: str) -> None:
-    assert units.format_size(bytes_count) == told
+def test_a_size_is_in_powers_of_1024(bytes_count: int, answer: str) -> None:
+    assert units.format_size(bytes_count) == answer
 
 
 @pytest.mark.parametrize(
-    ("fraction", "told"),
+    ("fraction", "answer"),
     [(0.0, "0 %"), (1.0, "100 %"), (0.163438, "16.3 %"), (0.000527, "0.0527 %"), (-0.000005, "<0.01 %"), (None, "–")],  # noqa: RUF001
 )
-def test_a_fraction_is_in_percent_and_never_zero_where_it_is_not(fraction: float | None, told: str) -> None:
-    assert units.format_percent(fraction) == told
+def test_a_fraction_is_in_percent_and_never_zero_where_it_is_not(fraction: float | None, answer: str) -> None:
+    assert units.format_percent(fraction) == answer
 
 
 def test_whole_numbers_are_in_full_and_others_to_three_digits() -> None:

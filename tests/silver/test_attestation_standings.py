@@ -166,8 +166,8 @@ CASES: dict[str, tuple[tuple[Row, ...], str, str]] = {
     ],
 )
 def test_a_token_that_does_not_attest_says_why(found: Silver, standing: str, sentence: str) -> None:
-    told = found.rows("attestations", "standing", "finding")
-    assert any(one == standing and sentence in (finding or "").split("; ") for one, finding in told), told
+    answer = found.rows("attestations", "standing", "finding")
+    assert any(one == standing and sentence in (finding or "").split("; ") for one, finding in answer), answer
     assert found.only("runs", "attestation")[0] != "attested"
 
 

@@ -252,9 +252,9 @@ def test_bursts_of_collectives_that_are_alike_are_inferred_steps(
             at = burst * 1000 + place * 20
             export.kernel(70, 0, "ncclDevKernel_AllReduce", at + 10, at + 25, 100 + burst * 10 + place)
     found = Conformed(lake, land_files, {"a.sqlite": export.to_bytes(tmp_path / "a")})
-    told = found.rows(steps.TABLE, "step_number", "ts_ns", "duration_ns", "step_source", "evidence")
+    answer = found.rows(steps.TABLE, "step_number", "ts_ns", "duration_ns", "step_source", "evidence")
     alike = [(place, SESSION_NS + place * 1000 + 1010, 1000, "collective_bursts", "modelled") for place in range(3)]
-    assert told == (alike if sizes[2] == 3 else [(0, SESSION_NS + 10, 4035, "inferred", "modelled")])
+    assert answer == (alike if sizes[2] == 3 else [(0, SESSION_NS + 10, 4035, "inferred", "modelled")])
 
 
 _SITE = b"""

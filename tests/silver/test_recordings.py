@@ -170,10 +170,10 @@ def test_what_a_hook_sealed_is_what_is_nested_in_it(conformed_runs: Conformed) -
             if not hook.name.startswith("tee::all_reduce#"):
                 continue
             inside = [(each.name.partition("#")[0], each.length) for each in parts if hook.holds(each)]
-            told = int(hook.name.partition("#")[2])
+            answer = int(hook.name.partition("#")[2])
             sums = [sum(length for name, length in inside if name == f"tee::{what}") for what in ("seal", "open")]
             counts = Counter(name for name, _ in inside)
-            expected.append((hook.start, told, counts["tee::send"], counts["tee::seal"], *sums))
+            expected.append((hook.start, answer, counts["tee::send"], counts["tee::seal"], *sums))
     columns = ("ts_ns", "buffer_bytes", "message_count", "sealed_message_count", "seal_ns", "open_ns")
     found = [tuple(row[name] for name in columns) for row in conformed_runs.hooks("tee")]
     assert sorted(found) == sorted(expected)

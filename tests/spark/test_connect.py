@@ -21,8 +21,8 @@ RELATED = {relation.name for relation in RELATIONS}
 
 def test_executors_run_the_wheel_that_was_sent_to_them(connect: Variables, standalone: Cluster) -> None:
     words = [sys.executable, "-m", "tests.support.spark_asking", "4"]
-    told = subprocess.run(words, cwd=ROOT, env=environment(**connect), check=True, stdout=subprocess.PIPE)
-    answers = json.loads(told.stdout)
+    answer = subprocess.run(words, cwd=ROOT, env=environment(**connect), check=True, stdout=subprocess.PIPE)
+    answers = json.loads(answer.stdout)
     assert [number for number, _, _ in answers] == ["0", "1", "2", "3"]
     for _, module, python in answers:
         assert f"{standalone.folder}/worker-" in module
@@ -49,8 +49,8 @@ def test_great_expectations_look_through_spark_connect_and_find_what_duckdb_find
     words = [sys.executable, "-m", "tests.support.spark_checking", bench.recordings[0]]
     words += ["silver.spans", "silver.steps", "bronze.copy_rates"]
     lake = {"TEETOTAL_LAKE": str(bench.home / "polars" / "lake")}
-    told = subprocess.run(words, cwd=ROOT, env=environment(**connect, **lake), check=True, stdout=subprocess.PIPE)
-    theirs, ours = (json.loads(line) for line in told.stdout.splitlines())
+    answer = subprocess.run(words, cwd=ROOT, env=environment(**connect, **lake), check=True, stdout=subprocess.PIPE)
+    theirs, ours = (json.loads(line) for line in answer.stdout.splitlines())
     assert {engine for _, engine, _, _ in theirs} == {"duckdb"}
     assert [one for one in ours if one[1] == "duckdb"] == [one for one in theirs if one[0] in RELATED]
     assert [(name, rows, broken) for name, _, rows, broken in ours] == [

@@ -34,8 +34,8 @@ def make_trace(kernels: Mapping[str, float], step_us: float = STEP_US, *, shape:
         events.append({**step, "tid": 1, "pid": 1})
         for place, (name, duration_us) in enumerate(kernels.items()):
             events += _launch(name, at + 10 + place * 1000, duration_us, number * 100 + place, shape)
-    told = {"distributedInfo": {"rank": 0, "world_size": 2}, "baseTimeNanoseconds": 10**18}
-    return json.dumps({**told, "traceEvents": events}).encode()
+    answer = {"distributedInfo": {"rank": 0, "world_size": 2}, "baseTimeNanoseconds": 10**18}
+    return json.dumps({**answer, "traceEvents": events}).encode()
 
 
 def _launch(name: str, at: float, duration_us: float, correlation: int, shape: str | None) -> Events:

@@ -74,7 +74,7 @@ class Deployment:
         entries = self.records.all_logs(result.run_id, of_type={kind})
         return [entry.dagster_event for entry in entries if entry.dagster_event is not None]
 
-    def told(self, result: dg.ExecuteInProcessResult) -> set[tuple[str, str]]:
+    def list_materialised(self, result: dg.ExecuteInProcessResult) -> set[tuple[str, str]]:
         """The assets and partitions that a launch has materialised."""
         events = self.events(result, dg.DagsterEventType.ASSET_MATERIALIZATION)
         return {(event.asset_key.to_user_string(), str(event.partition)) for event in events if event.asset_key}

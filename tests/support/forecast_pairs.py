@@ -66,8 +66,8 @@ def make_step(*buckets: BucketParts, tail_ms: float = 5, group_size: int = 2) ->
 def make_run(name: str, regime: str | None = OFF, step_ms: float | None = 100, **fields: Any) -> ForecastRun:
     """A run of two ranks, unless it says otherwise; `steps` and `burden` are its own, all else is of its workload."""
     steps, burden = fields.pop("steps", ()), fields.pop("burden", None)
-    told = {**MACHINE, "model": "m", "world_size": 2, "bucket_cap_mib": 25, "batch_size": 32, **fields}
-    workload = {key: str(value) for key, value in told.items() if value is not None}
+    answer = {**MACHINE, "model": "m", "world_size": 2, "bucket_cap_mib": 25, "batch_size": 32, **fields}
+    workload = {key: str(value) for key, value in answer.items() if value is not None}
     return ForecastRun(name, regime, workload, None if step_ms is None else step_ms * MS, burden, steps)
 
 
@@ -112,9 +112,9 @@ def make_single_pairs(regime: str = "hopper_spt_cc", slowdown: float = 1.2) -> l
     pairs = []
     for model, host_ms in {"small": 8, "middle": 15, "deep": 30}.items():
         for batch, more in {16: 1.0, 64: 1.1, 256: 3.0}.items():
-            told = {"model": model, "world_size": 1, "batch_size": batch, "bucket_cap_mib": None}
+            answer = {"model": model, "world_size": 1, "batch_size": batch, "bucket_cap_mib": None}
             plain, sealed = (
-                make_run(f"{model}-{batch}-{name}", name, host_ms * more * times, **told)
+                make_run(f"{model}-{batch}-{name}", name, host_ms * more * times, **answer)
                 for name, times in ((OFF, 1.0), (regime, slowdown))
             )
             pairs.append(ForecastPair(sealed, plain, sealed.step_ns or 0.0, plain.step_ns or 0.0, ()))

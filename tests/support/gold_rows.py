@@ -71,13 +71,13 @@ class InSlices:
 
 def measure_rows(bench: Bench, answer: Answer, **rows: Rows) -> pl.DataFrame:
     """What a module of gold makes of rows of silver, named as its arguments are, in the order of its key."""
-    told = {name: _fill_rows(TABLES[name], literal) for name, literal in rows.items()}
+    result = {name: _fill_rows(TABLES[name], literal) for name, literal in rows.items()}
     if isinstance(bench, BatchedSpark):
-        return bench.answer(answer, told)
+        return bench.answer(answer, result)
     if isinstance(bench, Recorder):
-        bench.cases.setdefault(id(answer), []).append(told)
+        bench.cases.setdefault(id(answer), []).append(result)
         bench = bench.engine
-    return _measure(bench, answer, told)
+    return _measure(bench, answer, result)
 
 
 def _measure(bench: Bench, answer: Answer, rows: dict[str, Rows]) -> pl.DataFrame:

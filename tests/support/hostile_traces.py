@@ -15,8 +15,8 @@ def span(category: str | None, name: str, start: float, length: float = 1, **mor
     """A complete event, its times in microseconds; what is none of an event's own keys is an argument."""
     keys: dict[str, Any] = {key: more.pop(key) for key in ("pid", "tid") if key in more}
     event: dict[str, Any] = {"ph": "X", "name": name, "pid": 1, "tid": 1, "ts": start, "dur": length, **keys}
-    told: dict[str, Any] = {} if category is None else {"cat": category}
-    return event | told | {"args": {key.replace("_", " "): value for key, value in more.items()}}
+    answer: dict[str, Any] = {} if category is None else {"cat": category}
+    return event | answer | {"args": {key.replace("_", " "): value for key, value in more.items()}}
 
 
 def note(name: str, start: float, length: float = 1, **more: Any) -> dict[str, Any]:
@@ -26,8 +26,8 @@ def note(name: str, start: float, length: float = 1, **more: Any) -> dict[str, A
 
 def trace(*events: dict[str, Any], rank: int | None = 0, world_size: int = 2) -> bytes:
     """A trace of these events."""
-    told: dict[str, Any] = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": world_size}}
-    return json.dumps({**told, "traceEvents": events}).encode()
+    answer: dict[str, Any] = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": world_size}}
+    return json.dumps({**answer, "traceEvents": events}).encode()
 
 
 def hook(start: float, *names: str, length: float = 90, **more: Any) -> list[dict[str, Any]]:

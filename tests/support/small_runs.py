@@ -17,5 +17,5 @@ def trace(step_us: int, ranks: int = 2) -> bytes:
             {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "ts": at, "dur": step_us},
             {"ph": "X", "cat": "kernel", "name": "gemm", "ts": at + 1, "dur": step_us - 5, "tid": 7},
         ]
-    told = {"distributedInfo": {"rank": 0, "world_size": ranks}, "baseTimeNanoseconds": 10**18}
-    return json.dumps({**told, "traceEvents": events}).encode()
+    answer = {"distributedInfo": {"rank": 0, "world_size": ranks}, "baseTimeNanoseconds": 10**18}
+    return json.dumps({**answer, "traceEvents": events}).encode()

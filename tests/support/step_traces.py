@@ -50,8 +50,8 @@ class Recorder:
             if self.has_annotations:
                 mark = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{first + place}", "tid": 1}
                 events.append({**mark, "ts": begin, "dur": now - begin})
-        told = {"distributedInfo": {"rank": rank, "world_size": world_size}, "baseTimeNanoseconds": BASE_NS}
-        return json.dumps({**told, "traceEvents": events}).encode()
+        answer = {"distributedInfo": {"rank": rank, "world_size": world_size}, "baseTimeNanoseconds": BASE_NS}
+        return json.dumps({**answer, "traceEvents": events}).encode()
 
     def _linked(self, place: int) -> dict[str, Any]:
         return {"args": {"correlation": place + 1}} if self.has_correlations else {}

@@ -58,8 +58,8 @@ def put(lake: Lake, table: Table, run_id: str, rows: pa.Table) -> None:
         path = "/".join([*(f"{name}={value}" for name, value in values.items()), f"{uuid.uuid4().hex}.parquet"])
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(part.drop_columns(list(table.partition_by)), root / path)
-        told = json.dumps({"numRecords": part.num_rows})
-        actions.append(AddAction(path, (root / path).stat().st_size, values, int(time.time() * 1000), True, told))
+        answer = json.dumps({"numRecords": part.num_rows})
+        actions.append(AddAction(path, (root / path).stat().st_size, values, int(time.time() * 1000), True, answer))
     handle.create_write_transaction(actions, "append", handle.schema(), list(table.partition_by))
 
 

@@ -108,7 +108,7 @@ class Serving:
         """All that it and its children printed."""
         return self._log.read_text("utf-8")
 
-    def told(self, pattern: str) -> str:
+    def wait_for_line(self, pattern: str) -> str:
         """The first group of a line that it prints, sooner or later."""
 
         def found() -> str | None:
