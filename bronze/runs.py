@@ -40,7 +40,7 @@ TABLE = Table(
         int64("rejected_files_count", "Files that were refused, each with its reason.", minimum=0),
         int64("events_count", "Trace events landed.", minimum=0),
         int64("records_count", "Rows landed from files that are no traces.", minimum=0),
-        int64("unreadable_count", "Stretches that no reader could parse.", minimum=0),
+        int64("unreadable_count", "Byte ranges that no reader could parse.", minimum=0),
         text(
             "attestation_ids",
             "Nonces of the run's verified attestation tokens, and ids of those of whole platforms, each as the start "

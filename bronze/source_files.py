@@ -47,7 +47,7 @@ TABLE = Table(
             "Lines that are no record of its format and are not kept: headers, blank lines, a job's other output.",
             minimum=0,
         ),
-        int64("unreadable_count", "Stretches of it that no reader could parse.", minimum=0),
+        int64("unreadable_count", "Byte ranges of it that no reader could parse.", minimum=0),
         int64(
             "residue_count",
             "Landed rows of which a text is kept because the typed columns do not carry all of them.",

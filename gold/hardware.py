@@ -276,5 +276,5 @@ def _convert(row: Mapping[str, Any], column: str) -> float:
     return float(row[column]) * scale
 
 
-_PUBLISHED: dict[str, Mapping[str, Any]] = {row["entry_id"]: row for row in published.rows().to_pylist()}
+_PUBLISHED: dict[str, Mapping[str, Any]] = {row["entry_id"]: row for row in published.PUBLISHED.entries}
 HARDWARE = read_hardware(_FILE.read_bytes())

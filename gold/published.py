@@ -118,13 +118,13 @@ class Published:
         document: dict[str, Any] = tomllib.loads(data.decode())
         self.sha256 = hashlib.sha256(data).hexdigest()
         self.version: int = document["version"]
-        self._entries = [
+        self.entries = [
             _entry(source, number) for source in document["source"] for number in source.get("numbers", ())
         ]
 
     def rows(self) -> pa.Table:
         """All numbers, in the order of the file."""
-        return pa.Table.from_pylist(self._entries, schema=TABLE.arrow_schema)
+        return pa.Table.from_pylist(self.entries, schema=TABLE.arrow_schema)
 
 
 def _entry(source: dict[str, Any], number: dict[str, Any]) -> dict[str, Any]:

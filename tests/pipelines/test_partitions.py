@@ -1,4 +1,4 @@
-"""Stretches of neighbours: every run that is wanted is in one, none that is not, and no two could be one."""
+"""Ranges of neighbours: every run that is wanted is in one, none that is not, and no two could be one."""
 
 from __future__ import annotations
 
