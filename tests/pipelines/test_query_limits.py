@@ -54,6 +54,8 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def place(lake: Lake) -> Location:
+    """A lake that holds a table, without rows."""
+    (lake.place.directory / "bronze" / "runs").mkdir(parents=True)
     return lake.place
 
 

@@ -160,7 +160,8 @@ def test_status_shows_hostile_directory_names_as_escapes(teetotal: Callable[...,
     assert is_harmless(done.output)
 
 
-def test_a_query_may_name_a_column_as_it_likes(teetotal: Callable[..., Result]) -> None:
+def test_a_query_may_name_a_column_as_it_likes(teetotal: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "lake" / "bronze" / "runs").mkdir(parents=True)
     asked = "SELECT '\x1b[31mred' AS \"\x1b]0;owned\x07\", '=1+1' AS \"=2+2\""
     drawn, csv_text = (teetotal("query", asked, "--format", form) for form in ("table", "csv"))
     for done in (drawn, csv_text):
