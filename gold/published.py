@@ -118,9 +118,7 @@ class Published:
         document: dict[str, Any] = tomllib.loads(data.decode())
         self.sha256 = hashlib.sha256(data).hexdigest()
         self.version: int = document["version"]
-        self.entries = [
-            _entry(source, number) for source in document["source"] for number in source.get("numbers", ())
-        ]
+        self.entries = [_entry(source, number) for source in document["source"] for number in source.get("numbers", ())]
 
     def rows(self) -> pa.Table:
         """All numbers, in the order of the file."""
