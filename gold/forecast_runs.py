@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gold.bucket_replay import TracedStep, predict, read_steps, seal_ring
-from gold.graph_replay import time_graph
 from gold.pairs import MACHINE, read_fields
 
 if TYPE_CHECKING:
@@ -122,12 +121,12 @@ def read_run(
     times: Rows,
     exposure: Rows,
     rate: float | None = None,
-    breakdown: Rows = (),
+    graph_ns: float | None = None,
 ) -> ForecastRun:
     """A run from its row in the log of silver.runs and from its rows of gold.step_times and gold.exposure.
 
-    `rate` is its throughput in samples per second: what a log of epochs says of a step. `breakdown` are rows of
-    gold.time_breakdown, of a job on one GPU.
+    `rate` is its throughput in samples per second: what a log of epochs says of a step. `graph_ns` is what the
+    step of a job on one GPU would take as one CUDA graph.
     """
     fields = _read_all_fields(run)
     by_source = {row["source"]: row for row in times if row["step_ns"] and row["period"] == "step"}
@@ -143,7 +142,7 @@ def read_run(
         float(steps["step_ns"]) if steps else None,
         burdens[0] if burdens else None,
         read_steps(exposure),
-        time_graph(breakdown),
+        graph_ns,
         steps is not None and steps.get("source") == "trace",
     )
 

@@ -13,8 +13,8 @@ from gold.single_gpu_forecast import predict_run
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gold.changes import RegimeModel
     from gold.forecast_runs import ForecastRun
+    from gold.regime_model import RegimeModel
 
 PINNED = (
     "under CC a pinned copy waits as a pageable one does and is as slow (published: 2.8 and 2.6 GB/s), and recordings "
@@ -70,14 +70,14 @@ def _replay_graph(run: ForecastRun, model: RegimeModel, change: Mapping[str, str
     current = pair.candidate_ns if pair else run.step_ns or 0.0
     # Launches cost a step nothing where the GPU is never idle: a graph makes no step longer.
     predicted = min(run.graph_ns, current)
-    spread = find_graph_spread()
-    width = math.exp(spread.score) if spread else None
     caveats = ["the whole step must be capturable: shapes that do not change, and no decision on the host"]
     is_other = run.regime != OFF or RECORDED_GPU not in run.fields.get("gpu", "")
     if run.is_step_traced:
         caveats.append("its step was timed under the profiler, which slows the host: a log of steps says what is saved")
     if is_other:
-        caveats.append(f"the interval is that of recordings on an {RECORDED_GPU} without CC")
+        caveats.append(f"graphs were recorded on an {RECORDED_GPU} without CC, so nothing says how far off this is")
+    spread = None if is_other else find_graph_spread()
+    width = math.exp(spread.score) if spread else None
     return Outcome(
         named,
         "graph_replay",

@@ -125,7 +125,7 @@ def _halve(axis: str, first: float, second: float, ask: Callable[[float], Questi
 
 
 def _is_usual(count: int, per_node: int) -> bool:
-    """Whether clusters have so many GPUs: whole nodes, and a number that can be cut in many ways."""
+    """Whether clusters have so many GPUs: whole nodes, and a number that can be divided in many ways."""
     rest = count
     for prime in (2, 3, 5):
         while rest % prime == 0:

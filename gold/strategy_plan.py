@@ -1,4 +1,4 @@
-"""One row per regime, strategy and cut of the GPUs: what a step takes, what must be sealed, whether it fits."""
+"""One row per regime, strategy and layout of the GPUs: what a step takes, what must be sealed, whether it fits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NS_PER_DAY = 86_400e9
 TABLE = Table(
     tier="gold",
     name="strategy_plan",
-    grain="One row per regime, strategy and cut of the GPUs of the question asked, at its best micro-batch.",
+    grain="One row per regime, strategy and layout of the GPUs of the question asked, at its best micro-batch.",
     key=("strategy", "data_size", "tensor_size", "pipeline_size"),
     scope=Scope.QUESTION,
     partition_by=("regime",),
@@ -41,7 +41,7 @@ TABLE = Table(
         text("strategy", "How replicas exchange gradients; none where there is one replica.", one_of=EXCHANGES),
         int64("data_size", "Replicas.", minimum=1),
         int64("tensor_size", "GPUs that share each layer.", minimum=1),
-        int64("pipeline_size", "Stages that layers are cut into.", minimum=1),
+        int64("pipeline_size", "Stages that layers are split into.", minimum=1),
         int64("micro_batch_size", "Sequences that a replica takes at once.", minimum=1),
         int64("micro_batches_count", "Micro-batches of a replica per step.", minimum=1),
         boolean("is_recomputed", "Whether activations are recomputed in the backward pass."),
@@ -67,7 +67,7 @@ TABLE = Table(
         ),
         int64("predicted_high_ns", "Upper end.", nullable=True, minimum=0),
         float64("interval_level", "Level of that interval.", nullable=True, minimum=0, maximum=1),
-        float64("slowdown_ratio", "The step over that of the same strategy and cut without a TEE.", minimum=0),
+        float64("slowdown_ratio", "The step over that of the same strategy and layout without a TEE.", minimum=0),
         text("dominant_term", "What the step mostly is.", one_of=PARTS),
         int64("parameters_bytes", "Parameters on a GPU.", minimum=0),
         int64("gradients_bytes", "Gradients on a GPU.", minimum=0),
@@ -124,7 +124,7 @@ def _describe_regime(question: Question, regime: str, off: dict[str, Timed]) -> 
     rows = []
     for timed in question.time_all(regime):
         plain = off[timed.exchange]
-        # The same cut without a TEE, at its own best micro-batch.
+        # The same layout without a TEE, at its own best micro-batch.
         for place, other in zip(timed.choose_best(), plain.choose_best(), strict=True):
             rows.append(_describe(question, regime, timed, int(place), float(plain.times.step[other])))
             if regime in question.measured:
@@ -194,14 +194,20 @@ def _whole(values: Any, place: int) -> int:
 
 
 def _add_interval(row: Row, question: Question, regime: str, plain_ns: float) -> None:
-    """Ends by the errors that predictions of the lake's pairs had; other GPU counts than theirs are extrapolated."""
+    """Ends by the errors that predictions of the lake's pairs had, for what those pairs are; all else has none."""
     known = question.measured[regime]
-    if known.spread is not None:
+    is_recorded = question.cluster.gpus_count in known.world_sizes and _is_plain_ring(row)
+    if known.spread is not None and is_recorded:
         low, high = known.spread.widen(row["predicted_step_ns"], plain_ns)
         row |= {"predicted_low_ns": round(low), "predicted_high_ns": round(high), "interval_level": known.spread.level}
-    if question.cluster.gpus_count not in known.world_sizes:
-        world_sizes = ", ".join(map(str, known.world_sizes))
-        row["reason"] = f"Extrapolated: its pairs have {world_sizes} ranks, which share one GPU. {row['reason']}"
+    if not is_recorded:
+        sizes = ", ".join(map(str, known.world_sizes))
+        pairs = f"its pairs are of ring DDP with {sizes} ranks, which share one GPU"
+        row["reason"] = f"Extrapolated, without an interval: {pairs}. {row['reason']}"
+
+
+def _is_plain_ring(row: Row) -> bool:
+    return bool(row["strategy"] == "ring_ddp" and row["tensor_size"] == row["pipeline_size"] == 1)
 
 
 def _rank(rows: list[Row]) -> list[Row]:

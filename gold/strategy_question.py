@@ -51,7 +51,7 @@ class Question:
 
     @cached_property
     def layouts(self) -> Layouts:
-        """Every cut of the GPUs."""
+        """Every layout of the GPUs."""
         return list_layouts(self.work, self.cluster.gpus_count)
 
     def machine(self, regime: str) -> Machine:
@@ -94,7 +94,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Steps:
-    """The best step of each exact strategy and cut, in one order for all regimes; infinite where it does not fit."""
+    """The best step of each exact strategy and layout, in one order for all regimes; infinite where it does not fit."""
 
     names: tuple[tuple[str, int, int, int], ...]
     step_ns: np.ndarray[Any, np.dtype[np.float64]]
@@ -106,7 +106,7 @@ class Steps:
 
 
 def find_steps(question: Question, regime: str) -> Steps:
-    """The best step of each strategy and cut under a regime."""
+    """The best step of each strategy and layout under a regime."""
     names: list[tuple[str, int, int, int]] = []
     steps = []
     for timed in question.time_all(regime, is_exact=True):

@@ -1,4 +1,4 @@
-"""All ways to cut a job over its GPUs, timed and sized at once: degrees, micro-batches, recomputation.
+"""All ways to spread a job over its GPUs, timed and sized at once: degrees, micro-batches, recomputation.
 
 The search is exact: every divisor of the number of GPUs is a degree, every divisor of a replica's batch a micro-batch.
 """
@@ -43,7 +43,7 @@ class Timed:
         return self.exchange not in INEXACT
 
     def choose_best(self) -> Array:
-        """Of each cut the fastest candidate that fits, else the smallest one; in the order in which cuts are listed."""
+        """Of each layout the fastest candidate that fits, else the smallest one, in the order of the list."""
         one = self.layouts
         merit = np.where(self.is_fitting, self.times.step, self.memory.total * _FAR)
         is_new = (np.diff(one.tensor, prepend=0) != 0) | (np.diff(one.pipeline, prepend=0) != 0)
@@ -61,7 +61,7 @@ class Timed:
 
 
 def list_layouts(work: Workload, gpus_count: int) -> Layouts:
-    """Every cut of the GPUs that the model and its batch allow; candidates of one cut follow each other."""
+    """Every layout that the model and its batch allow; candidates of one layout follow each other."""
     divided = gcd(work.cut_size or work.hidden_size, work.heads_count or 0)
     return _list_cuts(gpus_count, work.batch, work.layers_count, divided)
 
@@ -99,8 +99,8 @@ def time_layouts(work: Workload, machine: Machine, layouts: Layouts, exchange: s
     mine = Layouts(**{name: getattr(layouts, name)[kept] for name in names})
     times = time_step(work, machine, mine, exchange)
     memory = _size(work, machine, mine, exchange, times)
-    room = machine.cluster.gpu.memory_bytes * USABLE_FRACTION
-    return Timed(work, machine, exchange, mine, times, memory, np.asarray(memory.total <= room))
+    usable_bytes = machine.cluster.gpu.memory_bytes * USABLE_FRACTION
+    return Timed(work, machine, exchange, mine, times, memory, np.asarray(memory.total <= usable_bytes))
 
 
 def _size(work: Workload, machine: Machine, layouts: Layouts, exchange: str, times: Times) -> Memory:
@@ -177,11 +177,11 @@ def _find_boundary_share(machine: Machine, stages: Any) -> tuple[Any, Any]:
     return share, share
 
 
-def explain_no_cut(work: Workload, cluster: Cluster, layouts: Layouts) -> str | None:
-    """Why no cut of the GPUs is possible, and what would make one so; none where there is one."""
+def explain_no_layout(work: Workload, cluster: Cluster, layouts: Layouts) -> str | None:
+    """Why no layout of the GPUs is possible, and what would make one so; none where there is one."""
     if len(layouts.data):
         return None
     return (
-        f"no cut of {cluster.gpus_count} GPUs divides a batch of {work.batch} sequences over at most "
+        f"no layout of {cluster.gpus_count} GPUs divides a batch of {work.batch} sequences over at most "
         f"{work.layers_count} stages: choose a batch that shares a larger divisor with the number of GPUs"
     )

@@ -44,7 +44,7 @@ class Workload:
 
     @property
     def embedding_count(self) -> int:
-        """Parameters of the embedding, which no pipeline cuts."""
+        """Parameters of the embedding, which no pipeline splits."""
         return min(self.vocabulary_size * self.hidden_size, self.parameters_count)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from gold.changes import RegimeModel, predict_change
+from gold.changes import predict_change
 from lake.tables import RUN_ID, Scope, Table, boolean, float64, int64, text
 from silver.steps import EVIDENCE
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from gold.forecast_runs import ForecastRun
     from gold.outcomes import Outcome
+    from gold.regime_model import RegimeModel
 
 METHODS = ("bucket_replay", "plateau", "graph_replay")
 TERMS = ("compute", "communication", "sealing", "host", "gpu", "loader", "copy")

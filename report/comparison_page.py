@@ -45,7 +45,7 @@ def write_comparison(tables: Mapping[str, Rows], compared: Mapping[str, Any], ve
         _list_changes("collectives", "Collectives", compared["collectives"]),
         _list_changes("kernels", "Kernels", compared["kernels"]),
         _list_changes("operations", "Calls of the CUDA API and copies", compared["operations"]),
-        Section("memory", "Memory of the GPU", _tell_memory(compared["memory"])),
+        Section("memory", "Memory of the GPU", _describe_memory(compared["memory"])),
         Section("provenance", "Provenance", ", ".join(f"{name} {value}" for name, value in versions.items())),
     ]
     lead = f"A, the baseline: {', '.join(compared['baseline'])}. B: {', '.join(compared['candidate'])}. "
@@ -111,7 +111,7 @@ def summarise_changes(rows: Rows) -> str:
     return f"{len(rows)} compared: " + ", ".join(f"{count} {WORDS[name]}" for name, count in counts.items() if count)
 
 
-def _tell_memory(memory: Row | None) -> str:
+def _describe_memory(memory: Row | None) -> str:
     if memory is None:
         return "No device was sampled on both sides, so memory is unobservable."
     ends = f"{format_size(memory['baseline_peak_bytes'])} (A), {format_size(memory['peak_bytes'])} (B)"

@@ -137,3 +137,11 @@ def _describe_rate(row: Row) -> Row:
         "what": f"step at {rate:g} GB/s",
         "evidence": row["evidence"],
     }
+
+
+def format_interval(row: Row) -> str:
+    """Both ends of a predicted step and the level between them; nothing where there is no interval."""
+    if row["predicted_low_ns"] is None:
+        return ""
+    ends = f"{format_duration(row['predicted_low_ns'])} to {format_duration(row['predicted_high_ns'])}"
+    return f"{ends} ({format_percent(row['interval_level'])})"

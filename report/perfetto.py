@@ -50,7 +50,7 @@ class Lanes:
         self._open: list[list[int]] = []
 
     def place(self, ts_ns: int, duration_ns: int) -> int:
-        """The first lane that has room; slices come in the order of their start, the longer one first."""
+        """The first lane that is free; slices come in the order of their start, the longer one first."""
         end = ts_ns + duration_ns
         for lane, ends in enumerate(self._open):
             while ends and ends[-1] <= ts_ns:

@@ -40,18 +40,18 @@ _AXES = {"parameters": "model size", "gpus": "GPU count", "link": "link speed"}
 _UNITS = {"parameters": "billion parameters", "gpus": "GPUs", "link": "GB/s per GPU"}
 
 
-def name_cut(data: int, tensor: int, pipeline: int) -> str:
+def name_layout(data: int, tensor: int, pipeline: int) -> str:
     """The degrees as people say them."""
     return f"{data} × {tensor} × {pipeline}"  # noqa: RUF001
 
 
 def name_strategy(place: tuple[str, int, int, int]) -> str:
     """A strategy with its degrees: data, tensor, pipeline."""
-    return f"{STRATEGIES[place[0]]} {name_cut(*place[1:])}"
+    return f"{STRATEGIES[place[0]]} {name_layout(*place[1:])}"
 
 
 def select_best(rows: Sequence[Row]) -> list[Row]:
-    """Of each regime and strategy the fastest cut that fits, in the order of the rows."""
+    """Of each regime and strategy the fastest layout that fits, in the order of the rows."""
     kept: dict[tuple[str, str], Row] = {}
     for row in rows:
         if row["is_fitting"]:
@@ -107,7 +107,7 @@ def draw_grid(rows: Sequence[Row], title: str) -> Figure:
             shown += _draw_cell(best.get((regime, name)), regime, name, place, line)
     shown += [{"head": regime, "x": place + 0.5} for place, regime in enumerate(regimes)]
     notes = (
-        "below it the best cut: data × tensor × pipeline; all modelled",  # noqa: RUF001
+        "below it the best layout: data × tensor × pipeline; all modelled",  # noqa: RUF001
         "blue: best; hatched: tie with the best; grey: slower; white: not exact",
     )
     subtitle = "the step of each strategy under each regime"
@@ -136,7 +136,7 @@ def _draw_cell(row: Row | None, regime: str, name: str, place: int, line: int) -
     step = format_duration(row["predicted_step_ns"])
     fill = {"best": "best", "tie": "tie", "slower": "slower"}.get(row["verdict"], "inexact")
     text = f"{step}, {row['verdict']}, mostly {row['dominant_term']}"
-    cut = name_cut(row["data_size"], row["tensor_size"], row["pipeline_size"])
+    cut = name_layout(row["data_size"], row["tensor_size"], row["pipeline_size"])
     cell = {
         **box,
         "fill": fill,

@@ -43,22 +43,27 @@ def plot(table: Table, rows: pa.Table, width: int) -> list[str] | None:
         return [line[:width] for line in lines]
     names = [_name_line(row) for row in found.rows]
     name = min(_MOST_NAME, max(map(len, names), default=0))
-    room = max(_LEAST_PLOT, width - name - _SIDE - 4)
+    bar_width = max(_LEAST_PLOT, width - name - _SIDE - 4)
     said = [line for text in (found.title, found.subtitle) for line in wrap(text, width)]
-    lines = [*said, "", *draw(found.rows, name, room), *(line for note in found.notes for line in wrap(note, width))]
+    lines = [
+        *said,
+        "",
+        *draw(found.rows, name, bar_width),
+        *(line for note in found.notes for line in wrap(note, width)),
+    ]
     return [line[:width].replace("\N{NO-BREAK SPACE}", " ").rstrip() for line in lines]
 
 
-def _intervals(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
+def _intervals(rows: Sequence[Row], name: int, bar_width: int) -> Iterator[str]:
     """A point with its interval on a line, and a stroke where nothing differs."""
     ends = [row[key] for row in rows for key in ("at", "open", "low", "high") if key in row]
     low, high = min([1.0, *ends]), max([1.0, *ends])
 
     def place(value: float) -> int:
-        return round((value - low) / (high - low) * (room - 1)) if high > low else 0
+        return round((value - low) / (high - low) * (bar_width - 1)) if high > low else 0
 
     for row in rows:
-        cells = [" "] * room
+        cells = [" "] * bar_width
         cells[place(1.0)] = "│"
         if "low" in row:
             first, last = place(row["low"]), place(row["high"])
@@ -67,10 +72,10 @@ def _intervals(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
             if key in row:
                 cells[place(row[key])] = mark
         yield f"{_clip(_name_line(row), name)}  {''.join(cells)}  {row['value']:>12} {row['evidence']}"
-    yield f"{'':{name}}  {_axis(low, high, room)}"
+    yield f"{'':{name}}  {_axis(low, high, bar_width)}"
 
 
-def _waterfall(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
+def _waterfall(rows: Sequence[Row], name: int, bar_width: int) -> Iterator[str]:
     """Each part from where the last one ended: full blocks where time was added, light ones where it was saved."""
     for panel, marks in groupby(rows, key=lambda row: str(row["panel"])):
         of = list(marks)
@@ -81,14 +86,14 @@ def _waterfall(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
                 yield f"{_clip(row['label'], name)}  {row['unseen']}"
                 continue
             # Clipped to the width: where a step is below zero beside a short one, the bar would be of any length.
-            first, last = sorted(min(max(round(row[key] / most * room), 0), room) for key in ("start", "end"))
+            first, last = sorted(min(max(round(row[key] / most * bar_width), 0), bar_width) for key in ("start", "end"))
             fill = {"mean step": "█", "takes longer": "▓", "takes less": "░"}[row["kind"]]
             bar = " " * first + fill * max(last - first, row["start"] != row["end"])
-            yield f"{_clip(row['label'], name)}  {bar:{room}.{room}}  {row['value']} {row['evidence']}"
+            yield f"{_clip(row['label'], name)}  {bar:{bar_width}.{bar_width}}  {row['value']} {row['evidence']}"
         yield ""
 
 
-def _draw_stacked(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
+def _draw_stacked(rows: Sequence[Row], name: int, bar_width: int) -> Iterator[str]:
     """One bar a rank, a sign a part, and what the signs stand for under them."""
     parts = list(dict.fromkeys(row["what"] for row in rows if "what" in row))
     fills = {part: _FILLS[place % len(_FILLS)] for place, part in enumerate(parts)}
@@ -101,28 +106,28 @@ def _draw_stacked(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
         bar = ""
         for row in of:
             if "end" in row:
-                bar += fills[row["what"]] * (round(row["end"] / most * room) - len(bar))
+                bar += fills[row["what"]] * (round(row["end"] / most * bar_width) - len(bar))
         text = f"{of[0]['value']} {of[0]['evidence']}" if bar or "note" not in of[0] else ""
-        yield f"{_clip(of[0]['label'], name)}  {bar or of[0].get('note', ''):{room}}  {text}"
+        yield f"{_clip(of[0]['label'], name)}  {bar or of[0].get('note', ''):{bar_width}}  {text}"
     yield ""
     signs = [f"{fill} {part}".replace(" ", "\N{NO-BREAK SPACE}") for part, fill in fills.items()]
-    yield from wrap("  ".join(signs), name + room + _SIDE)
+    yield from wrap("  ".join(signs), name + bar_width + _SIDE)
 
 
-def _bars(rows: Sequence[Row], name: int, room: int) -> Iterator[str]:
+def _bars(rows: Sequence[Row], name: int, bar_width: int) -> Iterator[str]:
     """One bar a row that has a number."""
     most = max((abs(row[key]) for row in rows for key in ("at", "overhead") if key in row), default=0.0) or 1.0
     for row in rows:
         amount = row.get("at", row.get("overhead"))
         if amount is not None:
-            bar = ("█" if amount >= 0 else "░") * round(abs(amount) / most * room)
+            bar = ("█" if amount >= 0 else "░") * round(abs(amount) / most * bar_width)
             text = row["value"] if row["evidence"] in row["value"] else f"{row['value']}, {row['evidence']}"
-            yield f"{_clip(row['label'], name)}  {bar:{room}}  {text}"
+            yield f"{_clip(row['label'], name)}  {bar:{bar_width}}  {text}"
 
 
-def _axis(low: float, high: float, room: int) -> str:
+def _axis(low: float, high: float, bar_width: int) -> str:
     left, right = f"{low:.3g}×", f"{high:.3g}×"  # noqa: RUF001
-    return f"{left}{right:>{max(room - len(left), len(right) + 1)}}"
+    return f"{left}{right:>{max(bar_width - len(left), len(right) + 1)}}"
 
 
 def _name_line(row: Row) -> str:

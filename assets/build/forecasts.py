@@ -12,9 +12,10 @@ from assets.build.catalogue import TABLES, select
 from assets.build.comparisons import index_measured_runs
 from assets.build.freshness import Look, explain_stale, fingerprint
 from gold import cost_model, exposure, prediction_checks, step_times, time_breakdown, what_if
-from gold.changes import RegimeModel
 from gold.forecast_runs import OFF, ForecastRun, choose_off_runs, choose_pairs, make_pair, read_run
+from gold.graph_replay import time_graph
 from gold.pairs import pair_runs, read_fields
+from gold.regime_model import RegimeModel
 from lake.errors import naming
 from lake.tables import Scope
 from silver import throughput
@@ -127,7 +128,8 @@ def read_runs(lake: Lake, index: Index) -> dict[str, ForecastRun]:
     alone = [name for name in names if read_fields(index[name]["workload"]).get("world_size") in {None, "", "1"}]
     parts = _read_rows(lake, time_breakdown.TABLE, alone)
     return {
-        name: read_run(name, index[name], times[name], exposed[name], rates.get(name), parts[name]) for name in names
+        name: read_run(name, index[name], times[name], exposed[name], rates.get(name), time_graph(parts[name]))
+        for name in names
     }
 
 

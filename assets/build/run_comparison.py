@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import polars as pl
 
-from assets.build.comparisons import compare_pair, index_measured_runs
+from assets.build.comparisons import compare_pair, index_measured_runs, require_measured
 from assets.build.freshness import Look
 from bronze import trace_events
 from gold import comparison, exposure, operation_costs, pairs, step_work, work_changes
 from gold.inference import RunValue, compare_runs
 from gold.margin import MARGIN
 from gold.run_differences import explain_incomparable, list_differences, make_pair
-from lake.errors import EvidenceRejected, nearest
+from lake.errors import EvidenceRejected
 from silver import device_samples, runs, spans, steps
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ def split_side(index: pairs.Index, side: str) -> list[str]:
     """The runs that a person names, each of which the lake has."""
     names = [name.strip() for name in side.split(",") if name.strip()]
     for name in names:
-        if name not in index:
-            raise EvidenceRejected(f"no run {name[:160]!r} with gold tables", nearest(name[:160], index))
+        require_measured(index, name)
     if not names:
         raise EvidenceRejected("a side names no run", "expected a run id, or several with commas between them")
     return names

@@ -8,7 +8,7 @@ import click
 import polars as pl
 import pyarrow as pa
 
-from assets.build.comparisons import index_measured_runs
+from assets.build.comparisons import index_measured_runs, require_measured
 from assets.build.forecasts import read_regime, read_runs, stale_regimes
 from assets.build.freshness import Look
 from gold import what_if
@@ -17,7 +17,8 @@ from gold.forecast_runs import OFF
 from gold.pairs import pair_runs
 from lake.errors import EvidenceRejected, nearest
 from pipelines.cli.show import format_grid
-from report.units import format_duration, format_percent, format_ratio
+from report.forecasts import format_interval
+from report.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,8 +71,7 @@ def answer(lake: Lake, run_id: str, change: Mapping[str, str]) -> list[Row]:
     """What a change does to a run; the usual remedies, or each known regime, where nothing is asked."""
     look = Look(lake)
     index = index_measured_runs(look)
-    if run_id not in index:
-        raise EvidenceRejected(f"no run {run_id[:160]!r} with gold tables", nearest(run_id[:160], index))
+    require_measured(index, run_id)
     own = index[run_id]["regime"] or OFF
     paired = pair_runs(index)
     if not change and (stored := _read_stored(lake, look, run_id)):
@@ -161,7 +161,7 @@ def print_answers(rows: Sequence[Row], console: Console) -> None:
             "change": row["change"],
             "step now": format_duration(row["current_step_ns"]),
             "predicted": format_duration(row["predicted_step_ns"]),
-            "interval": _format_interval(row),
+            "interval": format_interval(row),
             "ratio": format_ratio(row["slowdown_ratio"]),
             "mostly": row["dominant_term"] or "",
             "verdict": row["verdict"] + (", extrapolated" if row["is_extrapolated"] else ""),
@@ -172,10 +172,3 @@ def print_answers(rows: Sequence[Row], console: Console) -> None:
     for note in sorted({row["reason"] for row in rows if row["reason"]}):
         console.print(f"note: {note}", style="dim", highlight=False, markup=False)
     console.print("modelled from pairs in the lake; `teetotal validate` says how far off", style="dim")
-
-
-def _format_interval(row: Row) -> str:
-    if row["predicted_low_ns"] is None:
-        return ""
-    ends = f"{format_duration(row['predicted_low_ns'])} to {format_duration(row['predicted_high_ns'])}"
-    return f"{ends} ({format_percent(row['interval_level'])})"

@@ -16,7 +16,7 @@ _MOST_SLOWDOWN = 1000.0
 
 @click.command()
 @click.option("--run", "run_id", metavar="RUN", help="The run to judge, with its repeats; else the last one recorded.")
-@click.option("--against", metavar="RUN", help="Its baseline; else the one that its manifest names.")
+@click.option("--against", metavar="RUN", help="Its baseline; else the one that the lake pairs it with.")
 @click.option("--baseline-tag", metavar="NAME", help="Its baseline by name (`teetotal baseline set`).")
 @click.option(
     "--max-slowdown", type=float, metavar="RATIO", default=1.05, show_default=True, help="Most that a step may take."

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="GPUs, links, regimes and models of your own (TOML).",
 )
-@click.option("--every", is_flag=True, help="Print every cut that fits, not only the best of each strategy.")
+@click.option("--every", is_flag=True, help="Print every layout that fits, not only the best of each strategy.")
 @click.option("--no-crossovers", is_flag=True, help="Do not search where the choice changes.")
 @click.option(
     "--figure", type=click.Path(path_type=Path), metavar="FILE", help="Draw strategies against regimes (SVG)."
@@ -83,7 +83,7 @@ def plan(
     """Compare strategies for a training job, without a TEE and under each regime.
 
     Data parallel ring, parameter server, decentralised and gossip exchange, ZeRO-1 to 3, with tensor and pipeline
-    parallelism: every cut of the GPUs is timed and sized, ranked, and called a tie where the order is not decided.
+    parallelism: every layout of the GPUs is timed and sized, ranked, and called a tie where the order is not decided.
     Every number is modelled; regimes without pairs in the lake are scenarios from published constants.
     """
     from gold import strategy_plan

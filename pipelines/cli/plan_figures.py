@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gold.strategy_crossovers import trace_counts
+from pipelines.cli.whole_files import open_whole
 from report.drawing import specification, svg
 from report.plans import draw_counts, draw_grid
 
@@ -18,19 +17,17 @@ if TYPE_CHECKING:
 
 
 def write_figures(question: Question, rows: Sequence[dict[str, Any]], grid: Path | None, scaling: Path | None) -> None:
-    """Write what was asked for; a place that cannot be written to is said."""
+    """Write what was asked for."""
     cluster = question.cluster
     where = f"{question.model} on {cluster.gpus_count:,} {cluster.gpu.name}"
     if grid is not None:
-        _write(grid, svg(specification(draw_grid(rows, where), is_titled=True)), "--figure")
+        _write(grid, svg(specification(draw_grid(rows, where), is_titled=True)))
     if scaling is not None:
         title = f"{question.model} on more or fewer {cluster.gpu.name}"
         drawn = draw_counts(trace_counts(question), title, cluster.gpus_count)
-        _write(scaling, svg(specification(drawn, is_titled=True)), "--scaling")
+        _write(scaling, svg(specification(drawn, is_titled=True)))
 
 
-def _write(path: Path, drawn: str, option: str) -> None:
-    try:
-        path.write_text(drawn, "utf-8")
-    except OSError as error:
-        raise click.BadParameter(f"{path}: {error.strerror}", param_hint=option) from error
+def _write(path: Path, drawn: str) -> None:
+    with open_whole(path, "the figure") as file:
+        file.write(drawn.encode())

@@ -12,7 +12,7 @@ from gold.strategy_checks import check_steps
 from gold.strategy_crossovers import find_crossovers
 from pipelines.cli.plan_figures import write_figures
 from pipelines.cli.plan_questions import Asked, Sizes, make_question
-from report.plans import STRATEGIES, describe_crossovers, name_cut
+from report.plans import STRATEGIES, describe_crossovers, name_layout
 from report.units import format_duration, format_number, format_percent, format_ratio, format_size
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _render_regime(question: Question, rows: Sequence[Row], regime: str) -> str:
         return f"| {' | '.join([*cells, 'nothing fits', *[''] * 5])} |"
     mine = [one for one in rows if one["regime"] == regime]
     tied = list(dict.fromkeys(STRATEGIES[one["strategy"]] for one in mine if one["verdict"] == "tie"))
-    cut = name_cut(row["data_size"], row["tensor_size"], row["pipeline_size"])
+    cut = name_layout(row["data_size"], row["tensor_size"], row["pipeline_size"])
     others = ", ".join(name for name in tied if name != STRATEGIES[row["strategy"]])
     named = f"{STRATEGIES[row['strategy']]} {cut}{f'; tie with {others}' if others else ''}"
     sealed = f"{format_size(row['sealed_bytes'])} in {format_number(row['sealed_message_count'])} messages"
@@ -91,7 +91,7 @@ def _render_regime(question: Question, rows: Sequence[Row], regime: str) -> str:
 
 def _render_checks() -> list[str]:
     lines = [
-        "| public configuration | GPUs | cut | published step | by stated utilisation | kernels reach | predicted |",
+        "| public configuration | GPUs | layout | published step | by stated utilisation | kernels reach | predicted |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in check_steps():
@@ -101,7 +101,7 @@ def _render_checks() -> list[str]:
         cells = [
             f"[{row['set']}]({row['url']}), {STRATEGIES[row['exchange']]}",
             format_number(row["gpus"]),
-            name_cut(*row["degrees"]),
+            name_layout(*row["degrees"]),
             f"{row['measured_s']:.3g} s",
             _format_error(row["stated_error_fraction"]),
             format_percent(row["utilisation"]),

@@ -13,7 +13,7 @@ from gold.hardware import HARDWARE, Hardware, read_hardware
 from gold.strategy_counts import EXCHANGES
 from gold.strategy_links import Cluster
 from gold.strategy_question import Question
-from gold.strategy_search import explain_no_cut
+from gold.strategy_search import explain_no_layout
 from gold.strategy_time import Workload
 from lake.errors import ContractBroken, nearest
 
@@ -113,7 +113,7 @@ def make_question(asked: Asked, measured: Mapping[str, MeasuredSealing] | None =
         asked.bucket_mib * 2**20 if asked.bucket_mib else None,
         measured={one: rate for one, rate in (measured or {}).items() if one in regimes},
     )
-    why = explain_no_cut(work, cluster, question.layouts)
+    why = explain_no_layout(work, cluster, question.layouts)
     if why is not None:
         raise click.UsageError(why)
     return question

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from assets.build.comparisons import index_measured_runs
+from assets.build.comparisons import index_measured_runs, require_measured
 from assets.build.forecasts import read_regime, read_runs
 from gold import time_breakdown
 from gold.forecast_runs import OFF
 from gold.outcomes import Refusal
 from gold.strategy_question import MeasuredSealing
 from gold.strategy_time import Workload, count_operations
-from lake.errors import EvidenceRejected, nearest
 from pipelines.cli.plan_questions import read_hardware_file
 
 if TYPE_CHECKING:
@@ -39,8 +38,7 @@ class TakenRun:
 def take_run(lake: Lake, run_id: str, asked: Asked) -> TakenRun:
     """Complete the options from a run; what was said on the command line stays."""
     index = index_measured_runs(lake)
-    if run_id not in index:
-        raise EvidenceRejected(f"no run {run_id[:160]!r} with gold tables", nearest(run_id[:160], index))
+    require_measured(index, run_id)
     run = read_runs(lake, {run_id: index[run_id]})[run_id]
     known = read_hardware_file(asked.hardware)
     taken, lines = _take_sizes(run, asked, known)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from gold.strategy_question import MODEL_ERROR
 from pipelines.cli.show import format_grid
-from report.plans import STRATEGIES, describe_crossovers, name_cut, select_best
+from report.forecasts import format_interval
+from report.plans import STRATEGIES, describe_crossovers, name_layout, select_best
 from report.units import format_duration, format_number, format_percent, format_ratio, format_size
 
 if TYPE_CHECKING:
@@ -38,15 +39,15 @@ def describe_question(question: Question) -> list[str]:
 
 
 def make_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """The best cut of each strategy as texts."""
+    """The best layout of each strategy as texts."""
     return [
         {
             "place": "" if row["place_number"] is None else f"{row['place_number']}",
             "strategy": STRATEGIES[row["strategy"]],
-            "cut": name_cut(row["data_size"], row["tensor_size"], row["pipeline_size"]),
+            "layout": name_layout(row["data_size"], row["tensor_size"], row["pipeline_size"]),
             "micro-batch": f"{row['micro_batch_size']}{', recomputed' if row['is_recomputed'] else ''}",
             "step": format_duration(row["predicted_step_ns"]),
-            "interval": _format_interval(row),
+            "interval": format_interval(row),
             "ratio": format_ratio(row["slowdown_ratio"]),
             "compute": _format_share(row, "compute", "launch", "update"),
             "exchange": _format_share(row, "communication"),
@@ -66,13 +67,6 @@ def _format_share(row: Row, *parts: str) -> str:
     return format_percent(spent / row["predicted_step_ns"]) if spent else ""
 
 
-def _format_interval(row: Row) -> str:
-    if row["predicted_low_ns"] is None:
-        return ""
-    ends = f"{format_duration(row['predicted_low_ns'])} to {format_duration(row['predicted_high_ns'])}"
-    return f"{ends} ({format_percent(row['interval_level'])})"
-
-
 def describe_regime(question: Question, regime: str, rows: Sequence[Row]) -> list[str]:
     """What stands over a regime's table: what it is, and what its first row means beyond its step."""
     mine = [row for row in rows if row["regime"] == regime]
@@ -81,7 +75,7 @@ def describe_regime(question: Question, regime: str, rows: Sequence[Row]) -> lis
     if first is None:
         return [f"{regime}{kind}: nothing fits; more GPUs, a GPU with more memory or a smaller batch would"]
     tied = list(dict.fromkeys(STRATEGIES[row["strategy"]] for row in mine if row["verdict"] == "tie"))
-    cut = name_cut(first["data_size"], first["tensor_size"], first["pipeline_size"])
+    cut = name_layout(first["data_size"], first["tensor_size"], first["pipeline_size"])
     named = f"{STRATEGIES[first['strategy']]} {cut}"
     verdict = f"tie of {', '.join(tied)}" if len(tied) > 1 else f"best is {named}"
     lines = [f"{regime}{kind}: {verdict}; its step is mostly {first['dominant_term']}"]
@@ -130,7 +124,7 @@ def print_plan(
     console.print()
     console.print(
         f"modelled; steps within {format_percent(MODEL_ERROR)} of the best are a tie; sealed and messages are per rank "
-        "and step; cut is data × tensor × pipeline, ratio to the same cut without a TEE; "  # noqa: RUF001
+        "and step; layout is data × tensor × pipeline, ratio to the same layout without a TEE; "  # noqa: RUF001
         "docs/plan.md says what is assumed",
         style="dim",
         highlight=False,

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gold.changes import RegimeModel, predict_change
+from gold.changes import predict_change
 from gold.forecast_runs import OFF
 from gold.graph_replay import KEPT_PARTS, find_graph_spread, read_steps, time_graph
+from gold.regime_model import RegimeModel
 from gold.time_breakdown import PARTS
 from gold.what_if import describe
 from tests.support.forecast_pairs import MS, make_run
@@ -86,10 +87,11 @@ def test_a_step_that_is_all_gpu_gains_nothing_and_never_gets_longer() -> None:
 
 
 @pytest.mark.parametrize(("regime", "gpu"), [("hopper_spt_cc", "NVIDIA H200"), (OFF, "NVIDIA B200")])
-def test_another_gpu_or_cc_is_an_extrapolation(regime: str, gpu: str) -> None:
+def test_another_gpu_or_cc_is_an_extrapolation_without_an_interval(regime: str, gpu: str) -> None:
     found = predict_change(make_alone(30, 7, regime, gpu=gpu), ALONE, {"cuda_graphs": "true"})
-    assert found.is_extrapolated is True
-    assert "the interval is that of recordings on an H200 without CC" in (found.caveat or "")
+    assert (found.predicted_ns, found.is_extrapolated, found.verdict) == (7 * MS, True, "model error unknown")
+    assert (found.low_ns, found.high_ns, found.level) == (None, None, None)
+    assert "graphs were recorded on an H200 without CC" in (found.caveat or "")
 
 
 def test_without_a_trace_or_with_another_change_it_is_refused() -> None:

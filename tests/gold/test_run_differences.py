@@ -6,13 +6,19 @@ from gold.run_differences import explain_incomparable, list_differences, make_pa
 from silver.runs import TABLE
 
 
-def run(
+def make_run(
     workload: str | None = "model=m|batch_size=8|world_size=2", repeat_of: str | None = None
 ) -> dict[str, str | None]:
     return {"regime": "cc_off", "baseline": None, "repeat_of": repeat_of, "workload": workload, "family": workload}
 
 
-INDEX = {"a": run(), "a2": run(repeat_of="a"), "b": run(), "b2": run(repeat_of="b"), "b3": run(repeat_of="b")}
+INDEX = {
+    "a": make_run(),
+    "a2": make_run(repeat_of="a"),
+    "b": make_run(),
+    "b2": make_run(repeat_of="b"),
+    "b3": make_run(repeat_of="b"),
+}
 
 
 def test_a_run_stands_for_its_repeats() -> None:
@@ -45,19 +51,19 @@ def test_a_run_is_not_compared_with_itself() -> None:
     ],
 )
 def test_steps_that_do_other_work_are_not_compared(workload: str, answer: str) -> None:
-    index = {**INDEX, "other": run(workload)}
+    index = {**INDEX, "other": make_run(workload)}
     reason = explain_incomparable(index, make_pair(index, ["a"], ["other"]))
     assert reason is not None
     assert reason.endswith(f"do not do the same work: {answer}")
 
 
 def test_other_software_and_settings_are_what_a_comparison_is_for() -> None:
-    index = {**INDEX, "new": run("model=m|batch_size=8|world_size=2|torch_version=2.12|bucket_cap_mib=100.0")}
+    index = {**INDEX, "new": make_run("model=m|batch_size=8|world_size=2|torch_version=2.12|bucket_cap_mib=100.0")}
     assert explain_incomparable(index, make_pair(index, ["a"], ["new"])) is None
 
 
 def test_a_run_without_a_model_is_compared_with_a_caveat() -> None:
-    index = {**INDEX, "unnamed": run(None)}
+    index = {**INDEX, "unnamed": make_run(None)}
     pair = make_pair(index, ["a"], ["unnamed"])
     assert explain_incomparable(index, pair) is None
     assert pair.caveat == "no model named by unnamed: nothing says that both did the same work"

@@ -127,17 +127,24 @@ def test_regimes_without_pairs_are_scenarios_without_an_interval(small: list[Row
     assert "tinfoil-h200-nvlink-kept (primary)" in select(small, regime="hopper_ppcie")[0]["constants"]
 
 
-def test_a_regime_with_pairs_has_the_measured_cost_and_its_interval() -> None:
+def test_an_interval_is_only_where_pairs_are() -> None:
+    known = {"sw_per_hop_aesgcm": MeasuredSealing(0.4, SPREAD, (2, 8), "m")}
+    rows = plan(ask("gpt-2-xl", 8, 128, measured=known))
+    (ring,) = [row for row in rows if row["predicted_low_ns"] is not None]
+    assert (ring["regime"], ring["strategy"], ring["data_size"]) == ("sw_per_hop_aesgcm", "ring_ddp", 8)
+    assert ring["predicted_low_ns"] < ring["predicted_step_ns"] < ring["predicted_high_ns"]
+    assert (ring["interval_level"], ring["is_scenario"]) == (0.75, False)
+    assert "Extrapolated" not in ring["reason"]
+
+
+def test_a_regime_with_pairs_has_the_measured_cost_and_says_what_is_extrapolated() -> None:
     known = {"sw_per_hop_aesgcm": MeasuredSealing(0.4, SPREAD, (2, 4), "m")}
     rows = plan(ask("gpt-2-xl", 8, 128, measured=known))
     mine = select(rows, regime="sw_per_hop_aesgcm")
-    assert all(row["predicted_low_ns"] < row["predicted_step_ns"] < row["predicted_high_ns"] for row in mine)
-    assert {row["interval_level"] for row in mine} == {0.75}
     assert {row["is_scenario"] for row in mine} == {False}
-    assert all(
-        row["reason"].startswith("Extrapolated: its pairs have 2, 4 ranks, which share one GPU.") for row in mine
-    )
-    assert all(row["predicted_low_ns"] is None for row in rows if row["regime"] != "sw_per_hop_aesgcm")
+    said = "Extrapolated, without an interval: its pairs are of ring DDP with 2, 4 ranks, which share one GPU. "
+    assert all(row["reason"].startswith(said) for row in mine)
+    assert all(row["predicted_low_ns"] is None for row in rows)
     slower = plan(ask("gpt-2-xl", 8, 128))
     ring, plain = (
         select(one, regime="sw_per_hop_aesgcm", strategy="ring_ddp", data_size=8)[0] for one in (mine, slower)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gold import single_gpu_forecast
-from gold.changes import RegimeModel
+from gold.regime_model import RegimeModel
 from gold.single_gpu_model import fit_plateau
 from gold.what_if import ASKED, TABLE, measure
 from tests.support.forecast_pairs import (
@@ -79,12 +79,13 @@ def test_a_refusal_has_no_numbers_and_is_unobservable() -> None:
     assert {row["evidence"] for row in rows if row not in refused} == {"modelled"}
 
 
-def test_a_traced_job_on_one_gpu_is_asked_for_a_graph() -> None:
+def test_a_traced_job_under_cc_is_asked_for_a_graph_and_gets_no_interval() -> None:
     pair, *others = make_single_pairs()
     traced = replace(pair, candidate=replace(pair.candidate, graph_ns=0.5 * pair.candidate_ns))
     rows = list_rows(TABLE, measure(RegimeModel("cc", (traced, *others), ())), "cc")
     (row,) = [row for row in rows if row["change"] == "cuda_graphs=true"]
-    assert (row["run_id"], row["method"], row["verdict"]) == (pair.candidate.run_id, "graph_replay", "worth it")
+    assert (row["run_id"], row["method"]) == (pair.candidate.run_id, "graph_replay")
+    assert (row["verdict"], row["predicted_low_ns"]) == ("model error unknown", None)
 
 
 def test_jobs_on_one_gpu_without_a_trace_are_asked_for_the_regime_alone() -> None:

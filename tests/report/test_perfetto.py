@@ -15,7 +15,7 @@ def order(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return sorted(intervals, key=lambda one: (one[0], -one[1]))
 
 
-def covered(intervals: list[tuple[int, int]]) -> set[int]:
+def list_covered_moments(intervals: list[tuple[int, int]]) -> set[int]:
     """The moments in which one of them runs."""
     return {moment for at, duration in intervals for moment in range(at, at + duration)}
 
@@ -48,14 +48,14 @@ def test_slices_that_nest_need_one_lane_and_slices_that_cross_need_two() -> None
 def test_merged_kernels_cover_the_same_time_and_lie_apart(intervals: list[tuple[int, int]]) -> None:
     begins, ends = merge(intervals)
     united = list(zip(begins.tolist(), (ends - begins).tolist(), strict=True))
-    assert covered(united) == covered(intervals)
+    assert list_covered_moments(united) == list_covered_moments(intervals)
     assert all(stop < begin for stop, begin in zip(ends[:-1].tolist(), begins[1:].tolist(), strict=True))
 
 
 @given(INTERVALS, st.integers(0, 60), st.integers(1, 30))
 def test_exposed_parts_are_the_time_that_no_kernel_hides(intervals: list[tuple[int, int]], at: int, lasts: int) -> None:
-    moments = set(range(at, at + lasts)) - covered(intervals)
+    moments = set(range(at, at + lasts)) - list_covered_moments(intervals)
     row = {"at_ns": at, "duration_ns": lasts, "exposed_ns": len(moments), "boundary": "b", "collective": None}
     found = cut_exposed([{**row, "step_number": 1}], *merge(intervals))
-    assert covered([(one.ts_ns, one.duration_ns or 0) for one in found]) == moments
+    assert list_covered_moments([(one.ts_ns, one.duration_ns or 0) for one in found]) == moments
     assert sum(one.duration_ns or 0 for one in found) == len(moments)
