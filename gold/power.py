@@ -40,14 +40,21 @@ class _Curve:
 @lru_cache(maxsize=256)
 def _trace_curve(runs: int, baseline_runs: int) -> _Curve:
     """Integrate over the variances that two sides of equal noise would show: chi-squared, by their quantiles."""
-    ours, theirs = np.meshgrid(*(scipy.stats.chi2.ppf(_QUANTILES, n - 1) / (n - 1) / n for n in (runs, baseline_runs)))
+    ours, theirs = np.meshgrid(*(_find_variances(count) for count in (runs, baseline_runs)))
     degrees = (ours + theirs) ** 2 / (ours**2 / (runs - 1) + theirs**2 / (baseline_runs - 1))
     stated = np.sqrt((ours + theirs) / (1 / runs + 1 / baseline_runs)).ravel()
-    bound = scipy.stats.t.ppf(1 - LEVEL / 2, degrees).ravel() * stated
+    bound = scipy.special.stdtrit(degrees, 1 - LEVEL / 2).ravel() * stated
     powers = np.array(
-        [np.mean(scipy.stats.norm.sf(bound - effect) + scipy.stats.norm.cdf(-bound - effect)) for effect in _EFFECTS]
+        [np.mean(scipy.special.ndtr(effect - bound) + scipy.special.ndtr(-bound - effect)) for effect in _EFFECTS]
     )
     return _Curve(powers, stated)
+
+
+def _find_variances(runs: int) -> Values:
+    """The variances of a mean that so many runs of unit noise show, by the quantiles of chi-squared."""
+    degrees = runs - 1
+    found: Values = 2 * scipy.special.gammaincinv(degrees / 2, _QUANTILES) / degrees / runs
+    return found
 
 
 @lru_cache(maxsize=256)
@@ -70,8 +77,12 @@ def find_detectable_effect(runs: int, baseline_runs: int) -> float:
 @lru_cache(maxsize=256)
 def find_detectable_effect_of_known_noise(degrees: float) -> float:
     """The same where the noise is known with so many degrees of freedom: by the noncentral t distribution."""
-    bound = scipy.stats.t.ppf(1 - LEVEL / 2, degrees)
-    return float(scipy.optimize.brentq(lambda effect: scipy.stats.nct.sf(bound, degrees, effect) - POWER, 0.1, 30.0))
+    bound = scipy.special.stdtrit(degrees, 1 - LEVEL / 2)
+
+    def fall_short(effect: float) -> float:
+        return float(1 - scipy.special.nctdtr(degrees, effect, bound) - POWER)
+
+    return float(scipy.optimize.brentq(fall_short, 0.1, 30.0))
 
 
 def count_runs_needed(log_ratio: float, log_deviation: float, log_margin: float) -> int | None:
@@ -99,5 +110,5 @@ def _find_needed_effects(runs: int) -> tuple[float, float]:
     else:
         difference = float(np.interp(POWER, _trace_curve(runs, runs).powers, _EFFECTS))
     # Both of the one-sided tests must succeed: at a ratio of 1 each may fail half as often.
-    equivalence = scipy.stats.t.ppf(1 - LEVEL, degrees) + scipy.stats.t.ppf(1 - (1 - POWER) / 2, degrees)
+    equivalence = scipy.special.stdtrit(degrees, 1 - LEVEL) + scipy.special.stdtrit(degrees, 1 - (1 - POWER) / 2)
     return difference, float(equivalence)

@@ -44,6 +44,17 @@ def set_aside_cut_entries(log: Path, aside: Path, table: str) -> None:
             )
 
 
+def mark_log(log: Path, version: int) -> object:
+    """What stands for a table's log while this version is its last; unlike any other mark where it is not."""
+    if (log / f"{version + 1:020}.json").exists():
+        return object()
+    try:
+        entry = (log / f"{version:020}.json").stat()
+        return log.stat().st_mtime_ns, entry.st_ino, entry.st_mtime_ns, entry.st_size
+    except FileNotFoundError:
+        return object()
+
+
 def remove_leftovers(log: Path, older_than_s: float = _LEFT_BEHIND_S) -> list[str]:
     """Delete what writers that were killed had not yet named in a table's log; gives the names."""
     if not log.is_dir():

@@ -18,7 +18,7 @@ from lake.errors import ContractBroken
 from lake.identity import is_slug, slug
 from lake.keyring_guard import KeyringGuard
 from lake.locations import report_unreachable
-from lake.log_recovery import set_aside_cut_entries
+from lake.log_recovery import mark_log, set_aside_cut_entries
 from lake.sealing import TOKEN, unseal
 from lake.snapshot import Snapshot, list_data_files
 from lake.tables import Kind
@@ -53,6 +53,8 @@ class LakeReader:
         self._disk = Disk(place.directory) if place.is_local else None
         self._rewrites = False
         self._skips_damaged = False
+        # Tables as they were opened last, with the mark of their log then; shared with copies of this reader.
+        self._opened: dict[str, tuple[DeltaTable, object]] = {}
 
     def rewriting(self) -> Self:
         """The same lake, for a full rebuild: nothing is up to date, and what is written is compared byte by byte."""
@@ -68,7 +70,7 @@ class LakeReader:
 
     def snapshot(self, table: Table) -> Snapshot:
         """The table as it is now: one look at the log for any number of questions."""
-        handle = self._find_handle(table)
+        handle = self._find_current(table)
         outdated = () if handle is None else find_outdated(table, handle)
         return Snapshot(table, None if outdated else handle, self.root(table), self._rewrites, outdated)
 
@@ -215,6 +217,20 @@ class LakeReader:
         outdated = () if handle is None else find_outdated(table, handle)
         if outdated:
             raise describe_outdated(table, outdated, self.place)
+        return handle
+
+    def _find_current(self, table: Table) -> DeltaTable | None:
+        """The table as it is now, for readers alone: a local one is opened again only where its log has changed."""
+        if not self.place.is_local:
+            return self._find_handle(table)
+        log = self.log(table)
+        known, mark = self._opened.get(table.full_name, (None, None))
+        if known is not None and mark == mark_log(log, known.version()):
+            return known
+        handle = self._find_handle(table)
+        if handle is not None:
+            # Marked after it was opened: what was committed in between has a next entry, which no mark allows.
+            self._opened[table.full_name] = (handle, mark_log(log, handle.version()))
         return handle
 
     def _find_handle(self, table: Table) -> DeltaTable | None:

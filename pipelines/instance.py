@@ -16,6 +16,7 @@ from lake.errors import ContractBroken, SourceUnavailable
 from lake.locations import make_private, report_unreachable
 from lake.locks import hold_lock
 from lake.scarcity import next_step
+from pipelines import sqlite_records
 from pipelines.settings import POSTGRES_URL
 
 if TYPE_CHECKING:
@@ -102,6 +103,10 @@ def _write_settings(home: Home, source: Path) -> None:
     settings = yaml.safe_load(source.read_text("utf-8"))
     if home.is_postgres:
         settings["storage"] = {"postgres": {"postgres_url": {"env": POSTGRES_URL}}}
+    elif "sqlite" in settings.get("storage", {}):
+        # The same files, opened once per process; the module has another name in an installed wheel.
+        named = {"module": sqlite_records.__name__, "class": sqlite_records.SqliteRecords.__name__}
+        settings["storage"] = {"custom": {**named, "config": settings["storage"]["sqlite"]}}
     text = yaml.safe_dump(_absolute(settings, home.directory.parent), sort_keys=True)
     path = home.directory / "dagster.yaml"
     if path.is_file() and path.read_text("utf-8") == text:

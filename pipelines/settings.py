@@ -37,6 +37,8 @@ _QUERY_MEMORY_BYTES = 4_000_000_000
 _BYTES = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?([MG]B)", re.IGNORECASE)
 _UNITS = {"MB": 1_000_000, "GB": 1_000_000_000}
 _FRACTION = re.compile(r"0?\.[0-9]{1,6}")
+# Dagster's own setting: how many events of a launch it stores in one transaction, where it has them at once.
+_EVENT_BATCH = ("DAGSTER_EVENT_BATCH_SIZE", "1000")
 _STORAGE_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_")
 
 
@@ -88,6 +90,7 @@ def settings(
     """Settings from what was typed, else from the environment, else the defaults under `data/`."""
     if environment is None:
         _name_driver()
+        os.environ.setdefault(*_EVENT_BATCH)
     known = os.environ if environment is None else environment
     options = {name: value for name, value in known.items() if name.startswith(_STORAGE_PREFIXES)}
     place = Location.of(lake or known.get("TEETOTAL_LAKE") or "data/lake", options)

@@ -39,10 +39,17 @@ class Backend(ABC):
 
     name: str
     rows: Frame
+    # Whether the selected runs have no data file: then no row can violate a rule, and the engine need not be asked.
+    is_empty: bool = False
+
+    def select(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> list[dict[str, str]]:
+        """Select the rows of some runs, or of all; give the name and the kind of each column, as DuckDB names it."""
+        self.is_empty = not lake.files(table, run_ids)
+        return self.read(lake, table, run_ids)
 
     @abstractmethod
     def read(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> list[dict[str, str]]:
-        """Select the rows of some runs, or of all; give the name and the kind of each column, as DuckDB names it."""
+        """Show the engine these rows; give the name and the kind of each column."""
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[None]:
@@ -50,6 +57,8 @@ class Backend(ABC):
 
     def count(self, rules: Sequence[Rule]) -> Counts:
         """Count the selected rows, and those that violate each of these rules."""
+        if self.is_empty:
+            return Counts(0, {rule.name: 0 for rule in rules if rule.must is not Must.BE_DECLARED})
         with self.reading():
             return count_violations(self.rows, rules)
 

@@ -33,13 +33,20 @@ class Relation(Check):
     partners: tuple[str, ...] = ()
 
 
-def find_violations(
-    connection: duckdb.DuckDBPyConnection, lake: Lake, relation: Relation, run_ids: Sequence[str] | None
-) -> tuple[int, list[dict[str, Any]]]:
-    """How many rows break a relation, and some of them, on a connection that shows the runs' rows as `checked`."""
+def make_schemas(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make room for views of the tables that relations read."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS bronze")
     connection.execute("CREATE SCHEMA IF NOT EXISTS silver")
     connection.execute("CREATE SCHEMA IF NOT EXISTS gold")
+
+
+def find_violations(
+    connection: duckdb.DuckDBPyConnection, lake: Lake, relation: Relation, run_ids: Sequence[str] | None
+) -> tuple[int, list[dict[str, Any]]]:
+    """How many rows break a relation, and some of them.
+
+    The connection has the schemas of all tiers, and shows the runs' rows as `checked`.
+    """
     read = _with_partners(connection, relation, run_ids)
     for table in relation.reads:
         rows = lake.relation(connection, table, read)

@@ -7,17 +7,20 @@ import pytest
 import sqlalchemy as sa
 
 from assets.build.catalogue import TABLES, table
-from assets.checks import relations
+from assets.checks import backends, relations
 from assets.checks.expectations import check_tables, checks
+from assets.checks.relation import find_violations, make_schemas
 from lake.connections import open_parallel
 from lake.duckdb_dialect import URL, sharing
+from lake.locations import Location
+from lake.store import Lake
 from tests.support.tampered_tables import change, copy_lake, count_broken, put
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lake.store import Lake
-    from tests.support.tampered_tables import Change, count_broken
+    from assets.checks.relation import Relation
+    from tests.support.tampered_tables import Change
 
 TEE, BASELINE = "resnet50-sealed-w2", "resnet50-plain-w2"
 SECRET = "Ada Lovelace's own words"
@@ -275,3 +278,19 @@ def test_the_dialect_gives_results_that_outlive_their_connection_and_columns_of_
             "is_it": "BOOLEAN",
         }
         assert not sa.inspect(engine).has_table("unseen")
+
+
+@pytest.mark.parametrize("relation", [one for table in TABLES.values() for one in relations.list_relations(table)])
+def test_no_relation_is_broken_where_no_table_has_a_row(relation: Relation, tmp_path: Path) -> None:
+    connection = open_parallel()
+    make_schemas(connection)
+    connection.from_arrow(relation.table.arrow_schema.empty_table()).create_view("checked")
+    empty = Lake(Location.of(str(tmp_path)))
+    assert find_violations(connection, empty, relation, ["run"]) == (0, [])
+
+
+def test_a_run_without_rows_is_checked_without_a_query(recorded_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "count_violations", lambda *_: pytest.fail("the engine was asked"))
+    found = check_tables(recorded_lake, table("silver.spans"), ["no-such-run"])
+    assert [one.check for one in found] == list(checks(table("silver.spans")))
+    assert {(one.is_held, one.rows_count, one.broken_count) for one in found} == {(True, 0, 0)}

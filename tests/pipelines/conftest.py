@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cached_record_engines() -> Iterator[None]:
-    """Launches in this process spend a third of their time on Dagster's records otherwise."""
+def unsynced_records() -> Iterator[None]:
+    """No launch in this process waits for the disk at each of its events."""
     with hasten_records():
         yield
 

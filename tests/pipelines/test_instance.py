@@ -24,7 +24,7 @@ def test_the_records_of_a_lake_lie_beside_it_and_say_every_path_in_full(tmp_path
     prepare_home(home)
     assert home.directory == tmp_path / ".dagster"
     answer = yaml.safe_load((home.directory / "dagster.yaml").read_text("utf-8"))
-    assert answer["storage"]["sqlite"]["base_dir"] == str(tmp_path / ".dagster" / "storage")
+    assert answer["storage"]["custom"]["config"]["base_dir"] == str(tmp_path / ".dagster" / "storage")
     assert answer["telemetry"] == {"enabled": False}
     with open_instance(home) as records:
         assert records.get_runs() == []

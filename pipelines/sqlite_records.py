@@ -1,0 +1,154 @@
+"""Dagster's records in SQLite files, each opened once per process: Dagster itself opens them for every statement.
+
+A launch with its checks stores hundreds of events, and each took several connections, of which each compiled its
+statements anew: a third of a small run's time. The files are the same; `storage: sqlite` opens them too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
+from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
+from dagster._core.storage.schedules.sqlite.sqlite_schedule_storage import SqliteScheduleStorage
+from dagster._core.storage.sql import create_engine
+from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
+from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
+from sqlalchemy import event, inspect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dagster._core.events.log import EventLogEntry
+    from dagster._serdes import ConfigurableClassData
+    from sqlalchemy.engine import Connection, Engine
+
+# The index of all launches, and the logs of those that were read or written last: a web server looks at many.
+_MOST_FILES = 8
+
+
+class OpenFiles:
+    """The database files of one process, those used last kept open."""
+
+    def __init__(self, most: int = _MOST_FILES) -> None:
+        self._most = most
+        self._engines: OrderedDict[str, Engine] = OrderedDict()
+
+    def find(self, address: str) -> Engine:
+        """The engine of a file; opened where it is not open, and the one unused for longest is closed for it."""
+        engine = self._engines.pop(address, None)
+        if engine is None:
+            while len(self._engines) >= self._most:
+                self._engines.popitem(last=False)[1].dispose()
+            engine = _open_file(address)
+        self._engines[address] = engine
+        return engine
+
+    def close(self) -> None:
+        """Close all; the next use opens what it needs again."""
+        while self._engines:
+            self._engines.popitem()[1].dispose()
+
+
+def _open_file(address: str) -> Engine:
+    engine = create_engine(address, connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS}, pool_size=1)
+    event.listen(engine, "connect", _sync_at_checkpoints)
+    return engine
+
+
+def _sync_at_checkpoints(connection: Any, _: object) -> None:
+    """Do not wait for the disk at every event: a power cut may lose the last of them, and never the file's order."""
+    connection.execute("PRAGMA synchronous=NORMAL")
+
+
+class SqliteEventLog(SqliteEventLogStorage):
+    """Dagster's event log: a file per launch and an index of all."""
+
+    def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
+        self._files = OpenFiles()
+        # The transactions of a batch, by file.
+        self._begun: dict[str, Connection] = {}
+        self._batch_lock = threading.RLock()
+        self._tables: set[str] = set()
+        super().__init__(base_dir, inst_data)
+
+    @contextmanager
+    def _connect(self, shard: str) -> Iterator[Connection]:
+        with self._batch_lock:
+            if shard in self._begun:
+                yield self._begun[shard]
+                return
+            engine = self._files.find(self.conn_string_for_shard(shard))
+            if shard not in self._initialized_dbs:
+                self._initdb(engine, for_index_shard=shard == INDEX_SHARD_NAME)
+                self._initialized_dbs.add(shard)
+            with engine.begin() as connection:
+                yield connection
+
+    def has_table(self, table_name: str) -> bool:
+        """Whether the index has such a table: asked at every check, and it is never taken away."""
+        if table_name not in self._tables:
+            with self._connect(INDEX_SHARD_NAME) as connection:
+                self._tables.update(inspect(connection).get_table_names())
+        return table_name in self._tables
+
+    def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
+        """Store events of one launch in one transaction per file."""
+        with self._batch_lock, ExitStack() as stack:
+            try:
+                for shard in dict.fromkeys((*(event.run_id for event in events), INDEX_SHARD_NAME)):
+                    self._begun[shard] = stack.enter_context(self._connect(shard))
+                for one in events:
+                    self.store_event(one)
+            finally:
+                self._begun.clear()
+
+    def wipe(self) -> None:
+        """Remove everything; what is open is closed first."""
+        self._files.close()
+        super().wipe()
+
+    def dispose(self) -> None:
+        """Close the files."""
+        super().dispose()
+        self._files.close()
+
+
+class SqliteRuns(SqliteRunStorage):
+    """Dagster's list of launches."""
+
+    def __init__(self, conn_string: str, inst_data: ConfigurableClassData | None = None) -> None:
+        self._engine = _open_file(conn_string)
+        self._lock = threading.RLock()
+        super().__init__(conn_string, inst_data)
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """One transaction; another thread waits for its end."""
+        with self._lock, self._engine.begin() as connection:
+            yield connection
+
+    def dispose(self) -> None:
+        """Close the file."""
+        super().dispose()
+        self._engine.dispose()
+
+
+class SqliteRecords(DagsterSqliteStorage):
+    """What `dagster.yaml` names: launches, their events and what is scheduled, in files under one directory."""
+
+    def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
+        self.base_dir = base_dir
+        self._run_storage = SqliteRuns.from_local(f"{base_dir}/history/")
+        self._event_log_storage = SqliteEventLog(f"{base_dir}/history/runs/")
+        self._schedule_storage = SqliteScheduleStorage.from_local(f"{base_dir}/schedules")
+        self._inst_data = inst_data
+        super(DagsterSqliteStorage, self).__init__()  # type: ignore[no-untyped-call]  # that class's own would open the files its own way first
+
+    @classmethod
+    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> SqliteRecords:
+        """Open the records that `dagster.yaml` names."""
+        return cls.from_local(config_value["base_dir"], inst_data)
