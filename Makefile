@@ -74,6 +74,7 @@ snapshots: system-packages $(DEV)/.torch ## rewrite the snapshots that tests com
 lock: $(DEMO)/.uv ## resolve requirements/*.lock from pyproject.toml (UPGRADE=1 takes newer versions)
 	$(call compile,bootstrap,--group bootstrap)
 	$(call compile,base,pyproject.toml --group build)
+	$(call compile,server,pyproject.toml --extra postgres --group build -c requirements/base.lock)
 	$(call compile,dev,pyproject.toml --extra spark --extra postgres --extra dev --group build --group build-spark \
 	    -c requirements/base.lock)
 

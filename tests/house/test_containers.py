@@ -1,0 +1,78 @@
+"""The image and the deployment of containers: what can be held of them where none can be built."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCKERFILE = ROOT / "Dockerfile"
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = ("server", "daemon", "teetotal")
+# What is read of the environment, wherever it is read.
+SOURCES = "\n".join(path.read_text("utf-8") for path in (ROOT / "pipelines").rglob("*.py"))
+
+
+def test_the_image_passes_the_linter() -> None:
+    linter = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run([linter, str(DOCKERFILE)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_image_is_not_root_and_takes_every_dependency_by_its_hash() -> None:
+    text = DOCKERFILE.read_text("utf-8")
+    assert re.search(r"^USER 10001:10001$", text, re.MULTILINE)
+    installs = re.findall(r"pip install [^&\n]*", text)
+    assert len(installs) == 3
+    assert all("--require-hashes" in line or "--no-deps --no-build-isolation ." in line for line in installs)
+
+
+def test_the_image_is_built_from_what_the_wheel_holds() -> None:
+    named = set(re.findall(r"^!(\w+)$", (ROOT / ".dockerignore").read_text("utf-8"), re.MULTILINE))
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"benchmarks", "tests"}
+    assert packages <= named
+    for name in re.findall(r"requirements/\w+\.lock", DOCKERFILE.read_text("utf-8")):
+        assert (ROOT / name).is_file()
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_service_of_ours_can_write_to_its_volume_alone(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["user"] == "10001:10001"
+    assert all(volume.endswith(":ro") or volume == "state:/data" for volume in service["volumes"])
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_every_service_says_how_its_health_is_seen(name: str) -> None:
+    service = SERVICES[name]
+    is_in_image = service.get("image") == "teetotal" and "HEALTHCHECK" in DOCKERFILE.read_text("utf-8")
+    assert "healthcheck" in service or is_in_image
+
+
+@pytest.mark.parametrize("name", [name for name in SERVICES["server"]["environment"] if name.startswith("TEETOTAL_")])
+def test_every_setting_is_one_that_teetotal_reads(name: str) -> None:
+    assert f'"{name}"' in SOURCES
+
+
+def test_no_password_is_written_down() -> None:
+    for service in SERVICES.values():
+        for name, value in service.get("environment", {}).items():
+            if "PASSWORD" in name or "SECRET" in name or "POSTGRES_URL" in name:
+                assert "${" in value
+                assert ":?" in value, "a password that is not set must stop the start"
+
+
+def test_only_the_proxy_can_be_reached_from_outside() -> None:
+    assert [name for name, service in SERVICES.items() if "ports" in service] == ["server"]
+    assert SERVICES["server"]["ports"] == ["8443:8443"]
+    assert SERVICES["proxy"]["network_mode"] == "service:server"
+    assert "listen 8443 ssl" in (ROOT / "docs" / "nginx-compose.conf").read_text("utf-8")
