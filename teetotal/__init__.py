@@ -1,0 +1,1 @@
+"""teetotal for Python: `open` gives a lake."""
