@@ -130,6 +130,8 @@ def test_a_run_is_made_shown_and_queried_beside_packages_of_the_same_names(
     sql = "SELECT count(*) AS steps FROM silver.steps WHERE run_id = $run"
     words = ("query", sql, "--param", "run=one", "--format", "csv")
     assert installed.ask("python", "-m", "teetotal", *words, cwd=elsewhere).stdout.splitlines() == ['"steps"', "3"]
+    program = f"import teetotal; print(teetotal.open().query({sql!r}, run='one').to_dicts())"
+    assert installed.ask("python", "-c", program, cwd=elsewhere).stdout == "[{'steps': 3}]\n"
 
 
 def test_the_bundled_recordings_are_found(installed: Installation, tmp_path: Path) -> None:
