@@ -5,11 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
-import sysconfig
-import tarfile
 import time
-import zipfile
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +13,6 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pyspark
-
-from benchmarks.measuring import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,40 +24,6 @@ _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _PATIENCE_S = 120
 # Jobs are short: a JVM that compiles little starts sooner.
 _QUICK = "-XX:TieredStopAtLevel=1"
-
-
-@dataclass(frozen=True)
-class Environment:
-    """What executors run: the wheel of this checkout in an environment of its own, unpacked and packed."""
-
-    directory: Path
-    archive: Path
-
-    @property
-    def python(self) -> Path:
-        """Its Python, where it lies unpacked as in a container image."""
-        return self.directory / "bin" / "python"
-
-
-def pack_environment(folder: Path) -> Environment:
-    """Build the wheel, put it into a new environment, and pack that; third-party packages are those of this machine."""
-    wheels, directory = folder / "wheels", folder / "environment"
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
-    (packages,) = directory.glob("lib/python*/site-packages")
-    (wheel,) = wheels.glob("*.whl")
-    with zipfile.ZipFile(wheel) as file:
-        file.extractall(packages)  # noqa: S202 - the wheel that was just built
-    # Not copied: a gigabyte would say no more. A path named here is searched, the links in it are not followed.
-    (packages / "third_party.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-    with tarfile.open(folder / "environment.tar.gz", "w:gz") as archive:
-        archive.add(directory, ".")
-    return Environment(directory, folder / "environment.tar.gz")
 
 
 @dataclass

@@ -76,7 +76,7 @@ class ColumnMap:
     """A versioned map from header names to columns, read from a data file."""
 
     def __init__(self, name: str) -> None:
-        document = tomllib.loads(files("bronze").joinpath(name).read_text("utf-8"))
+        document = tomllib.loads(files(__package__).joinpath(name).read_text("utf-8"))
         self.version: int = document["version"]
         self.fields = tuple(
             Field(entry["column"], entry["kind"], tuple(entry["sources"]), entry.get("unit", ""))

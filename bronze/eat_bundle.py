@@ -38,7 +38,7 @@ _MOST_TOKENS = 4096
 _MOST_DEPTH = 8
 _SECOND_NS = 1_000_000_000
 _YES, _NO = {"true", "valid", "success"}, {"false", "invalid", "failure"}
-_DOCUMENT = tomllib.loads(files("bronze").joinpath("attestation_claims.toml").read_text("utf-8"))
+_DOCUMENT = tomllib.loads(files(__package__).joinpath("attestation_claims.toml").read_text("utf-8"))
 VERSION: int = _DOCUMENT["version"]
 _CLAIMS = tuple((entry["column"], entry["kind"], entry["sources"]) for entry in _DOCUMENT["claim"])
 

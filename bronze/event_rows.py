@@ -57,12 +57,12 @@ _RARE = tuple(argument for argument in ARGUMENTS if not argument.is_common)
 
 @cache
 def _events_query() -> str:
-    return files("bronze").joinpath("trace_events.sql").read_text("utf-8")
+    return files(__package__).joinpath("trace_events.sql").read_text("utf-8")
 
 
 @cache
 def _digits_query() -> str:
-    return files("bronze").joinpath("trace_event_digits.sql").read_text("utf-8")
+    return files(__package__).joinpath("trace_event_digits.sql").read_text("utf-8")
 
 
 def _structure(arguments: Iterable[Argument]) -> str:

@@ -19,7 +19,7 @@ class Argument:
 
 
 def _load() -> tuple[int, tuple[Argument, ...]]:
-    document = tomllib.loads(files("bronze").joinpath("kineto_arguments.toml").read_text("utf-8"))
+    document = tomllib.loads(files(__package__).joinpath("kineto_arguments.toml").read_text("utf-8"))
     return document["version"], tuple(
         Argument(
             Column(entry["column"], Kind(entry["kind"]), entry["meaning"], nullable=True),

@@ -1,9 +1,15 @@
 """What runs beside the GPU in the training process: standard library, torch, cryptography, none of ours."""
 
-from collector.errors import CollectorError, RecordingRefused, RingBroken
-from collector.links import Identity
-from collector.recording import Recording, Window, record
-from collector.ring import SealedRing
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .errors import CollectorError, RecordingRefused, RingBroken
+    from .links import Identity
+    from .recording import Recording, Window, record
+    from .ring import SealedRing
 
 __all__ = [
     "CollectorError",
@@ -15,3 +21,16 @@ __all__ = [
     "Window",
     "record",
 ]
+_HOMES = {
+    **dict.fromkeys(("CollectorError", "RecordingRefused", "RingBroken"), "errors"),
+    **dict.fromkeys(("Recording", "Window", "record"), "recording"),
+    "Identity": "links",
+    "SealedRing": "ring",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is: the command has to start without torch, to say that it is missing."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

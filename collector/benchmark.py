@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from collector.device import processor
-from collector.recording import Window
-from collector.tables import tables
+from .device import processor
+from .recording import Window
+from .tables import tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collector.plan import Configuration
+    from .plan import Configuration
 
 _ROOM_TO_FINISH_S = 45.0
 
@@ -108,7 +108,7 @@ class Benchmark:
         _say(f"world {world}: {len(left)} configurations")
         return [
             subprocess.Popen(
-                [sys.executable, "-m", "collector", "rank", str(path), str(rank)],
+                [sys.executable, "-m", __package__, "rank", str(path), str(rank)],
                 stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
                 env=environment,
             )

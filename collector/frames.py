@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple, Protocol
 
-from collector.errors import RingBroken
+from .errors import RingBroken
 
 MAGIC = b"tee1"
 LINK, GROUP, ABORT, ROOM = 1, 2, 3, 4

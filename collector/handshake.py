@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch.distributed as dist
 
-from collector.errors import CollectorError, RingBroken
-from collector.frames import LINK, Carrier, Place
-from collector.links import KEY_BYTES, Chains, Ends, Handshake, Identity
-from collector.rotation import Keys
-from collector.shared_memory import SharedLink
-from collector.wire import Link
+from .errors import CollectorError, RingBroken
+from .frames import LINK, Carrier, Place
+from .links import KEY_BYTES, Chains, Ends, Handshake, Identity
+from .rotation import Keys
+from .shared_memory import SharedLink
+from .wire import Link
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

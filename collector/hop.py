@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from collector.device import processor
-from collector.errors import CollectorError
-from collector.ring import CHUNK_BYTES, SealedRing
-from collector.sealing_rates import hops
-from collector.tables import markdown
+from .device import processor
+from .errors import CollectorError
+from .ring import CHUNK_BYTES, SealedRing
+from .sealing_rates import hops
+from .tables import markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +74,7 @@ class Hops:
             environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
             environment["PYTHONPATH"] = os.pathsep.join(part for part in sys.path if part)
             ranks = [
-                subprocess.Popen([sys.executable, "-m", "collector", "hop-rank", str(path), str(rank)], env=environment)
+                subprocess.Popen([sys.executable, "-m", __package__, "hop-rank", str(path), str(rank)], env=environment)
                 for rank in range(world)
             ]
             try:

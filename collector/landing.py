@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from collector.errors import RecordingRefused
-from collector.manifest import MANIFEST, check_run_id
+from .errors import RecordingRefused
+from .manifest import MANIFEST, check_run_id
 
 _DONE, _FAILED = ".done", ".failed"
 _POLL_S = 0.05

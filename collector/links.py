@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256, Hash
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from collector.errors import RingBroken
+from .errors import RingBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from collector.errors import RecordingRefused
+from .errors import RecordingRefused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from collector.errors import CollectorError
+from .errors import CollectorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,13 +18,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector import device as machine
-from collector.errors import CollectorError
-from collector.manifest import MANIFEST
-from collector.pair_plan import Attempt, PairPlan, Side, Slot, save_plan
-from collector.pair_size import LEAST_REPEATS, read_step_s, size_pair
-from collector.parent import start_processes
-from collector.plan import Configuration
+from . import device as machine
+from .errors import CollectorError
+from .manifest import MANIFEST
+from .pair_plan import Attempt, PairPlan, Side, Slot, save_plan
+from .pair_size import LEAST_REPEATS, read_step_s, size_pair
+from .parent import start_processes
+from .plan import Configuration
 
 if TYPE_CHECKING:
     import subprocess
@@ -218,14 +218,14 @@ class PairRecorder:
         path.write_text(json.dumps(rank_plan), "utf-8")
         environment = {**_environment(), "GLOO_SOCKET_IFNAME": "lo", "TOKENIZERS_PARALLELISM": "false"}
         return [
-            ([sys.executable, "-m", "collector", "rank", str(path), str(rank)], environment) for rank in range(world)
+            ([sys.executable, "-m", __package__, "rank", str(path), str(rank)], environment) for rank in range(world)
         ]
 
     def _script_commands(self, slot: Slot, run_id: str, _: Path) -> list[tuple[list[str], dict[str, str]]]:
         definition = self.plan.definition
         side, workload = definition.sides[slot.side], definition.workload
         window = self._window(slot)
-        words = [sys.executable, "-m", "collector", "run", "--landing", definition.landing, "--run-id", run_id]
+        words = [sys.executable, "-m", __package__, "run", "--landing", definition.landing, "--run-id", run_id]
         words += ["--warmup", str(window["warmup_steps"]), "--bare", str(window["bare_steps"])]
         words += ["--steps", str(window["recorded_steps"]), "--extra", json.dumps(self._extra(slot))]
         for rank in definition.traced_ranks:
@@ -272,7 +272,7 @@ class PairRecorder:
 
     def _say_next(self, is_out_of_time: bool) -> None:
         pending = self.plan.pending()
-        again = f"python -m collector pair --plan {shlex.quote(str(self.path))}"
+        again = f"python -m {__package__} pair --plan {shlex.quote(str(self.path))}"
         if not pending:
             landing = shlex.quote(self.plan.definition.landing)
             _say(f"all {len(self.plan.slots)} runs have landed. Next: teetotal --landing {landing} run")

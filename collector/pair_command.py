@@ -1,4 +1,4 @@
-"""`python -m collector pair`: its arguments, and the plan that they ask for."""
+"""The command `pair`: its arguments, and the plan that they ask for."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from collector.errors import CollectorError
-from collector.manifest import check_run_id
-from collector.models import BUILDERS
-from collector.pair import PairRecorder
-from collector.pair_plan import BASELINE, CANDIDATE, Definition, PairPlan, Side, load_plan
-from collector.pair_size import LEAST_BARE_STEPS, LEAST_REPEATS
-from collector.plan import MODES, settings_of
-from collector.recording import Window
+from .errors import CollectorError
+from .manifest import check_run_id
+from .models import BUILDERS
+from .pair import PairRecorder
+from .pair_plan import BASELINE, CANDIDATE, Definition, PairPlan, Side, load_plan
+from .pair_size import LEAST_BARE_STEPS, LEAST_REPEATS
+from .plan import MODES, settings_of
+from .recording import Window
 
 _CC_MODES = ("off", "on", "devtools")
 _MOST_REPEATS = 12

@@ -8,7 +8,7 @@ import random
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from collector.errors import CollectorError
+from .errors import CollectorError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -197,5 +197,5 @@ def load_plan(path: Path) -> PairPlan:
             f"{path}: no such plan; name what to record, for example with --model or a script"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise CollectorError(f"{path}: expected a plan of `python -m collector pair`, found {error!r}") from error
+        raise CollectorError(f"{path}: expected a plan of `python -m {__package__} pair`, found {error!r}") from error
     raise CollectorError(f"{path}: expected a plan of version {VERSION}, found {version}; begin a new one")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from collector.errors import CollectorError
+from .errors import CollectorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

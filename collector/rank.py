@@ -15,12 +15,12 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from collector.models import build
-from collector.parent import end_with_parent
-from collector.plan import BUCKET_CAP_MIB, Configuration
-from collector.recording import Window, record
-from collector.ring import CHUNK_BYTES, SealedRing
-from collector.sealing_rates import hops, single_core
+from .models import build
+from .parent import end_with_parent
+from .plan import BUCKET_CAP_MIB, Configuration
+from .recording import Window, record
+from .ring import CHUNK_BYTES, SealedRing
+from .sealing_rates import hops, single_core
 
 _TIMEOUT = timedelta(seconds=120)
 _NOTE = {

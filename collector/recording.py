@@ -17,18 +17,18 @@ import torch
 import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from collector import device as machine
-from collector.errors import RecordingRefused
-from collector.landing import Landing
-from collector.manifest import to_toml
-from collector.node import identify
+from . import device as machine
+from .errors import RecordingRefused
+from .landing import Landing
+from .manifest import to_toml
+from .node import identify
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from collector.manifest import Value
-    from collector.ring import SealedRing
+    from .manifest import Value
+    from .ring import SealedRing
 
 PHASES = ("warmup", "bare", "settling", "recorded", "after")
 _SETTLING_STEPS = 1

@@ -10,12 +10,12 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-from collector.errors import CollectorError, RingBroken
-from collector.handshake import Member, Via, connect_neighbours, share_keys
-from collector.links import Chains, Identity, make_pool
-from collector.rotation import Keys, Rotation, Tally, Work, parts_of
-from collector.spans import span
-from collector.staging import HostMemory, InPlace, Pinned, Staged
+from .errors import CollectorError, RingBroken
+from .handshake import Member, Via, connect_neighbours, share_keys
+from .links import Chains, Identity, make_pool
+from .rotation import Keys, Rotation, Tally, Work, parts_of
+from .spans import span
+from .staging import HostMemory, InPlace, Pinned, Staged
 
 # DDP looks at the annotations of a hook itself and wants types, not texts: no `from __future__ import annotations`.
 Gradients = torch.futures.Future[torch.Tensor]

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import torch
 from cryptography.exceptions import InvalidTag
 
-from collector.frames import GROUP, LINK, Place
-from collector.links import Chains, describe_tampering
-from collector.spans import span
-from collector.staging import copy_bytes, memory_of, tensor_of
+from .frames import GROUP, LINK, Place
+from .links import Chains, describe_tampering
+from .spans import span
+from .staging import copy_bytes, memory_of, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from collector.frames import Carrier
-    from collector.staging import Part, Staged
+    from .frames import Carrier
+    from .staging import Part, Staged
 
 # Receives that are asked for ahead of the one in hand, where messages travel in chunks.
 _AHEAD = 4

@@ -13,11 +13,11 @@ import torch
 import torch.distributed as dist
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from collector.links import KEY_BYTES, NONCE_BYTES, TAG_BYTES
-from collector.rotation import parts_of, slots_for
+from .links import KEY_BYTES, NONCE_BYTES, TAG_BYTES
+from .rotation import parts_of, slots_for
 
 if TYPE_CHECKING:
-    from collector.ring import SealedRing
+    from .ring import SealedRing
 
 _TURNS = 5
 

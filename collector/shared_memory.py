@@ -19,10 +19,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from collector.errors import RingBroken
-from collector.frames import ABORT, HEADER, MOST_REASON_BYTES, ROOM, Place, describe_end, describe_misplaced, unpack
-from collector.spans import span
-from collector.staging import copy_bytes
+from .errors import RingBroken
+from .frames import ABORT, HEADER, MOST_REASON_BYTES, ROOM, Place, describe_end, describe_misplaced, unpack
+from .spans import span
+from .staging import copy_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from collector.spans import span
+from .spans import span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from collector.plan import Configuration
+    from .plan import Configuration
 
     Results = Mapping[str, Mapping[str, Any]]
 

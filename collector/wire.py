@@ -10,9 +10,9 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from collector.errors import RingBroken
-from collector.frames import ABORT, HEADER, MOST_REASON_BYTES, Place, describe_end, describe_misplaced, unpack
-from collector.spans import span
+from .errors import RingBroken
+from .frames import ABORT, HEADER, MOST_REASON_BYTES, Place, describe_end, describe_misplaced, unpack
+from .spans import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable

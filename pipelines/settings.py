@@ -29,8 +29,8 @@ POSTGRES_URL = "TEETOTAL_POSTGRES_URL"
 # SQLAlchemy takes an address that names no driver for one of psycopg 3; dagster-postgres comes with psycopg 2.
 _NO_DRIVER = ("postgresql://", "postgres://")
 _DRIVER = "postgresql+psycopg2://"
-# Beside `pipelines` in a checkout, inside it in an installed wheel.
-_BUNDLED = (Path(__file__).parent / "dagster.yaml", Path(__file__).parent.parent / "dagster.yaml")
+# What our packages lie in: the top level of a checkout, `teetotal` in an installed wheel.
+_BUNDLED = Path(__file__).parent.parent / "dagster.yaml"
 _SPARK = re.compile(r"local(\[[^]]+\])?|spark://\S+|sc://\S+")
 _CHECKS = ("duckdb", "spark")
 _QUERY_MEMORY_BYTES = 4_000_000_000
@@ -215,6 +215,8 @@ def environment(chosen: Settings) -> dict[str, str]:
     named = {
         "DAGSTER_HOME": str(chosen.home.directory),
         "DAGSTER_DISABLE_TELEMETRY": "yes",
+        # No process that Dagster starts looks for modules in the directory where the command was typed.
+        "PYTHONSAFEPATH": "1",
         "TEETOTAL_LAKE": str(chosen.lake),
         "TEETOTAL_LANDING": str(chosen.landing),
         "TEETOTAL_DOCS": str(chosen.docs),
@@ -247,7 +249,7 @@ def _home(lake: Location, known: Mapping[str, str]) -> Home:
     own = here / "dagster.yaml"
     if own.is_file() and (not lake.is_local or lake.directory.is_relative_to(here)):
         return Home(here / ".dagster", own, is_postgres)
-    return Home(_beside(lake) / ".dagster", next(path for path in _BUNDLED if path.is_file()), is_postgres)
+    return Home(_beside(lake) / ".dagster", _BUNDLED, is_postgres)
 
 
 def _beside(lake: Location) -> Path:

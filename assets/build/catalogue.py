@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lake.tables import Column
 
 LANDING = "landing.runs"
-_PACKAGES = (bronze, silver, gold)
+_PACKAGES = {"bronze": bronze, "silver": silver, "gold": gold}
 _TRANSFORMS = {"silver": "conform", "gold": "measure"}
 _TIERS = {
     "bronze": "what the source said",
@@ -72,12 +72,10 @@ def find_inputs(tables: Iterable[Table]) -> dict[str, tuple[str, ...]]:
     return {name: (LANDING,) if table.tier == "bronze" else table.inputs for name, table in known.items()}
 
 
-_DECLARED = [table for package in _PACKAGES for table in find_tables(package)]
+_DECLARED = [table for package in _PACKAGES.values() for table in find_tables(package)]
 _FOUND = {
-    package.__name__: [
-        table for table in _DECLARED if table.tier == package.__name__ and table.scope is not Scope.QUESTION
-    ]
-    for package in _PACKAGES
+    tier: [table for table in _DECLARED if table.tier == tier and table.scope is not Scope.QUESTION]
+    for tier in _PACKAGES
 }
 UPSTREAM: Mapping[str, tuple[str, ...]] = find_inputs(table for tables in _FOUND.values() for table in tables)
 TABLES: dict[str, Table] = {
@@ -101,7 +99,8 @@ def table(name: str) -> Table:
 
 def find_transform(declared: Table) -> Callable[..., Frame]:
     """The function that makes a table's rows: `conform` of a module of silver, `measure` of one of gold."""
-    transform: Callable[..., Frame] = getattr(import_module(declared.full_name), _TRANSFORMS[declared.tier])
+    module = import_module(f"{_PACKAGES[declared.tier].__name__}.{declared.name}")
+    transform: Callable[..., Frame] = getattr(module, _TRANSFORMS[declared.tier])
     return transform
 
 

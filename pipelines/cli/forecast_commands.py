@@ -40,12 +40,7 @@ def what_if(chosen: Settings, run_id: str | None, regime: str | None, given: tup
 
     lake = session.open_built_lake(chosen)
     change = forecasts.read_change(regime, given)
-    if run_id is None:
-        if change:
-            raise click.UsageError("name a run to change: teetotal what-if RUN_ID --set …")
-        rows = forecasts.rank_fleet(lake)
-    else:
-        rows = forecasts.answer(lake, run_id, change)
+    rows = forecasts.answer_question(lake, run_id, change)
     if form == "table":
         forecasts.print_answers(rows, session.console())
     else:

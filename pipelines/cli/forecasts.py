@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
 import polars as pl
 import pyarrow as pa
 
@@ -41,9 +40,9 @@ def read_change(regime: str | None, given: Sequence[str]) -> dict[str, str]:
     for setting in given:
         name, equals, value = setting.partition("=")
         if not equals:
-            raise _wrong(f"{setting[:80]!r}: expected NAME=VALUE", "for example chains=4")
+            raise EvidenceRejected(f"{setting[:80]!r}: expected NAME=VALUE", "for example chains=4")
         if name not in SETTINGS or name == "regime":
-            raise _wrong(f"{name[:80]!r}: no such setting", nearest(name[:80], SETTINGS))
+            raise EvidenceRejected(f"{name[:80]!r}: no such setting", nearest(name[:80], SETTINGS))
         change[name] = _read_value(name, value)
     return change
 
@@ -52,19 +51,24 @@ def _read_value(name: str, value: str) -> str:
     expected = f"{name}={value[:80]}: expected {SETTINGS[name]}"
     if name in _SWITCHES:
         if value != "true":
-            raise _wrong(expected, f"for example {name}=true")
+            raise EvidenceRejected(expected, f"for example {name}=true")
         return value
     try:
         number = float(value)
     except ValueError as error:
-        raise _wrong(expected, f"for example {name}=4") from error
+        raise EvidenceRejected(expected, f"for example {name}=4") from error
     if not 0 < number <= _MOST or (name in _WHOLE and number != int(number)):
-        raise _wrong(expected, f"for example {name}=4")
+        raise EvidenceRejected(expected, f"for example {name}=4")
     return f"{number:g}" if name not in _WHOLE else str(int(number))
 
 
-def _wrong(what: str, hint: str) -> click.BadParameter:
-    return click.BadParameter(f"{what} ({hint})", param_hint="--set")
+def answer_question(lake: Lake, run_id: str | None, change: Mapping[str, str]) -> list[Row]:
+    """What a change does to a run; without a run, the best remedy of each."""
+    if run_id is not None:
+        return answer(lake, run_id, change)
+    if change:
+        raise EvidenceRejected("no run is named", "name a run to change: teetotal what-if RUN_ID --set …")
+    return rank_fleet(lake)
 
 
 def answer(lake: Lake, run_id: str, change: Mapping[str, str]) -> list[Row]:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from assets.build.context import BuildListener
+from lake import locks
 from report.terminal_text import make_printable
 
 if TYPE_CHECKING:
@@ -96,11 +97,11 @@ def show_warnings() -> Iterator[None]:
         return
     with os.fdopen(number, "w") as screen:
         handler = logging.StreamHandler(screen)
-        logging.getLogger("lake").addHandler(handler)
+        logging.getLogger(locks.__package__).addHandler(handler)
         try:
             yield
         finally:
-            logging.getLogger("lake").removeHandler(handler)
+            logging.getLogger(locks.__package__).removeHandler(handler)
 
 
 @contextmanager

@@ -120,7 +120,7 @@ class _Child:
         self._is_late = False
         self._timer: threading.Timer | None = None
         self._connection, theirs = Pipe()
-        words = ["-m", "pipelines.cli.query_child", str(theirs.fileno()), str(os.getpid())]
+        words = ["-m", f"{__package__}.query_child", str(theirs.fileno()), str(os.getpid())]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own module, by our own interpreter
                 [sys.executable, "-P", *words],

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from lake.errors import EvidenceRejected, nearest
 from lake.sealing import abbreviate_token
+from pipelines.cli.session import require_runs
 from report.terminal_text import CSV_UNSAFE, make_csv_safe, make_printable
 
 if TYPE_CHECKING:
@@ -30,6 +31,24 @@ _LONGEST_CELL = 400
 _WIDEST_PLOT = 120
 
 
+def find_table(lake: Lake, name: str, run_ids: Sequence[str]) -> Table:
+    """The table of that name, where the lake has these runs."""
+    from assets.build import catalogue
+    from bronze import runs
+
+    declared = catalogue.table(name)
+    require_runs(lake, run_ids, [runs.TABLE, declared])
+    return declared
+
+
+def require_columns(table: Table, columns: Sequence[str]) -> None:
+    """Refuse the name of a column that the table does not have."""
+    for name in columns:
+        if name not in table.column_names:
+            shown = name[:160]
+            raise EvidenceRejected(f"{table.full_name} has no column {shown!r}", nearest(shown, table.column_names))
+
+
 def open_relation(
     lake: Lake, table: Table, run_ids: Sequence[str], columns: Sequence[str], limit: int | None
 ) -> duckdb.DuckDBPyRelation:
@@ -38,10 +57,7 @@ def open_relation(
 
     from lake.connections import open_ordered
 
-    for name in columns:
-        if name not in table.column_names:
-            shown = name[:160]
-            raise EvidenceRejected(f"{table.full_name} has no column {shown!r}", nearest(shown, table.column_names))
+    require_columns(table, columns)
     rows = lake.relation(open_ordered(), table, run_ids or None)
     order = [duckdb.ColumnExpression(name) for name in table.row_key]
     rows = rows.sort(*order).select(*(columns or table.column_names))

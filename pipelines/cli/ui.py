@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
     from pipelines.settings import Settings
 
-_MODULE = "pipelines.definitions"
+# `pipelines` in a checkout, `teetotal.pipelines` in an installed wheel; Dagster's records know the place by one name.
+_PACKAGE = __name__.removesuffix(".cli.ui")
+_LOCATION = "pipelines.definitions"
+# What our outermost package lies in. Left alone, Dagster would look in the directory where the command was typed.
+_ABOVE = Path(__file__).parents[__name__.count(".")]
 _QUIET = ("--log-level", "warning")
 _PATIENCE_S = 180.0
 _FAREWELL_S = 20.0
@@ -52,12 +56,14 @@ def serve(chosen: Settings, port: int, tell: Callable[[str], None], *, only: str
         # One process loads the definitions, for all: left alone, the daemon would start another every minute.
         code = Path(own, "code")
         workspace = Path(own, "workspace.yaml")
-        where = {"location_name": _MODULE, "host": "localhost", "socket": str(code)}
+        where = {"location_name": _LOCATION, "host": "localhost", "socket": str(code)}
         workspace.write_text(yaml.safe_dump({"load_from": [{"grpc_server": where}]}), "utf-8")
-        children.start("code server", "dagster", "api", "grpc", "-s", str(code), "-m", _MODULE, *_QUIET)
+        loaded = ("-m", f"{_PACKAGE}.definitions", "-d", str(_ABOVE))
+        children.start("code server", "dagster", "api", "grpc", "-s", str(code), *loaded, *_QUIET)
         children.wait(lambda: _answers(code), "the code server", is_stopping)
         if "web server" in wanted:
-            children.start("web server", "pipelines.web_server", "--port", str(port), "--workspace", str(workspace))
+            words = ("--port", str(port), "--workspace", str(workspace))
+            children.start("web server", f"{_PACKAGE}.web_server", *words)
         if "daemon" in wanted:
             children.start("daemon", "dagster._daemon", "run", "-w", str(workspace), *_QUIET)
         address = f"http://{HOST}:{port}"

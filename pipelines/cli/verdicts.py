@@ -10,30 +10,58 @@ from report.colours import GROUP_WORDS, WORDS
 from report.sentences import describe_other_source, dominant, lead, ms, tell_verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from lake.store import Lake
 
+    Row = dict[str, Any]
+
 _BAR = 24
+_KEPT = (
+    *("run_id", "baseline_run_id", "regime", "verdict_class"),
+    *("slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio", "interval_over"),
+    *("runs_count", "baseline_runs_count", "verdict", "caveat", "evidence"),
+)
 
 
 def format_verdicts(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
     """Per pair: the verdict by the best evidence, where most is paid, and every part that changed, in ms per step."""
+    for answer, log, parts in read_answers(lake, run_ids):
+        yield ""
+        yield f"{answer['run_id']} ({answer['regime']}) against {answer['baseline_run_id']}"
+        yield from format_answer(answer, log, parts)
+
+
+def read_answers(lake: Lake, run_ids: Sequence[str] | None) -> Iterator[tuple[Row, Row | None, list[Row]]]:
+    """Per pair: what its steps say, what its training log says, and the parts of its overhead."""
     answers = lake.scan(step_overhead.TABLE, run_ids).sort("run_id").collect().to_dicts()
     overheads = lake.scan(overhead_breakdown.TABLE, run_ids).sort("run_id", "part_ordinal").collect().to_dicts()
     logs = lake.scan(throughput_overhead.TABLE, run_ids).collect().to_dicts()
     logged = {row["run_id"]: row for row in logs}
     for answer in answers:
-        yield ""
-        yield f"{answer['run_id']} ({answer['regime']}) against {answer['baseline_run_id']}"
         parts = [row for row in overheads if row["run_id"] == answer["run_id"]]
-        yield from format_answer(answer, logged.get(answer["run_id"]), parts)
+        yield answer, logged.get(answer["run_id"]), parts
+
+
+def make_table(answers: Iterable[tuple[Row, Row | None, list[Row]]]) -> pa.Table:
+    """The same for programs: one row per pair, with the numbers of the source that leads and its sentences."""
+    import pyarrow as pa
+
+    fields = [step_overhead.TABLE.arrow_schema.field(name) for name in _KEPT]
+    rows = []
+    for answer, log, parts in answers:
+        leading = lead(answer, log)
+        said = {"verdict": tell_verdict(leading), "mostly_paid_for": dominant(answer, parts)}
+        rows.append({name: leading[name] for name in _KEPT} | said)
+    return pa.Table.from_pylist(rows, pa.schema([*fields, pa.field("mostly_paid_for", pa.string())]))
 
 
 def format_answer(
-    answer: dict[str, Any],
-    log: dict[str, Any] | None,
-    parts: list[dict[str, Any]],
+    answer: Row,
+    log: Row | None,
+    parts: list[Row],
     names: tuple[str, str] = ("baseline", "TEE"),
 ) -> Iterator[str]:
     """The verdict by the best evidence, then where it is paid, with a column for each side."""

@@ -12,7 +12,7 @@ from lake.tables import Table
 
 ROOT = Path(__file__).parent.parent.parent
 TIERS = ("bronze", "silver", "gold")
-PACKAGES = ("lake", *TIERS, "assets", "pipelines", "report", "collector")
+PACKAGES = ("teetotal", "lake", *TIERS, "assets", "pipelines", "report", "collector")
 NOT_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc", "manager", "managers"}
 LINES = 400
 

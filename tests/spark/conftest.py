@@ -4,26 +4,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.standalone import Cluster, pack_environment
+from benchmarks.standalone import Cluster
 from benchmarks.traces import many_ranks
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.locations import Location
 from pipelines.cli.demo import land_samples
+from tests.support.installed_wheel import ROOT, Installation, build_wheel, install_wheel
 from tests.support.spark_lakes import Bench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.standalone import Environment
-
 _RANKS = 4
 
 
 @pytest.fixture(scope="session")
-def packed_environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """The wheel of this checkout, installed and packed as docs/operations.md says."""
-    return pack_environment(tmp_path_factory.mktemp("packed"))
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """The wheel of this checkout, on the side of drivers and of executors: both know our modules by one name."""
+    folder = tmp_path_factory.mktemp("installed")
+    return install_wheel(build_wheel(ROOT, folder / "wheels"), folder / "environment")
 
 
 @pytest.fixture(scope="session")
@@ -38,21 +38,22 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def connect(standalone: Cluster, packed_environment: Environment) -> Iterator[dict[str, str]]:
+def connect(standalone: Cluster, installed: Installation) -> Iterator[dict[str, str]]:
     """The settings of a client of a Spark Connect server: its executors get the packed environment from the client."""
+    archive = installed.pack(installed.directory.with_suffix(".tar.gz"))
     url = standalone.serve({"spark.executorEnv.POLARS_MAX_THREADS": "1"})
-    yield {"TEETOTAL_SPARK": url, "TEETOTAL_SPARK_ARCHIVE": str(packed_environment.archive)}
+    yield {"TEETOTAL_SPARK": url, "TEETOTAL_SPARK_ARCHIVE": str(archive)}
     standalone.kill("connect")
 
 
 @pytest.fixture(scope="session")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+def bench(installed: Installation, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """Two bundled recordings and a run of several ranks made from one, and the lake that Polars makes of them."""
     home = tmp_path_factory.mktemp("bench")
     KeyringFile(home / "keyring.json").create()
     zone = LandingZone(Location.of(home / "landing"))
     recordings = tuple(sorted(land_samples(zone))[:2])
-    bench = Bench(home, recordings)
+    bench = Bench(home, recordings, installed.python)
     trace = max((home / "landing" / recordings[0]).glob("*.json.gz"), key=lambda path: path.stat().st_size)
     many_ranks(trace, home / "landing" / bench.many, _RANKS, 1)
     (home / "landing" / bench.many / "run.toml").write_text('regime = "cc_off"\n')

@@ -2,27 +2,34 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from assets.checks.relations import RELATIONS
-from benchmarks.measuring import ROOT
 from benchmarks.standalone import environment
+from tests.support.installed_wheel import ROOT
 from tests.support.spark_lakes import PATIENCE_S, of
 
 if TYPE_CHECKING:
     from benchmarks.standalone import Cluster
+    from tests.support.installed_wheel import Installation
     from tests.support.spark_lakes import Bench
 
 Variables = Mapping[str, str]
 RELATED = {relation.name for relation in RELATIONS}
 
 
-def test_executors_run_the_wheel_that_was_sent_to_them(connect: Variables, standalone: Cluster) -> None:
-    words = [sys.executable, "-m", "tests.support.spark_asking", "4"]
-    answer = subprocess.run(words, cwd=ROOT, env=environment(**connect), check=True, stdout=subprocess.PIPE)
-    answers = json.loads(answer.stdout)
+def ask(installed: Installation, script: str, *words: str, **more: str) -> bytes:
+    """What a client says that runs the installed wheel, as its executors do."""
+    command = [str(installed.python), str(ROOT / "tests" / "support" / script), *words]
+    done = subprocess.run(command, cwd=installed.directory, env=environment(**more), check=True, stdout=subprocess.PIPE)
+    return done.stdout
+
+
+def test_executors_run_the_wheel_that_was_sent_to_them(
+    connect: Variables, standalone: Cluster, installed: Installation
+) -> None:
+    answers = json.loads(ask(installed, "spark_asking.py", "4", **connect))
     assert [number for number, _, _ in answers] == ["0", "1", "2", "3"]
     for _, module, python in answers:
         assert f"{standalone.folder}/worker-" in module
@@ -43,14 +50,13 @@ def test_every_table_is_what_polars_makes_of_it_through_spark_connect(bench: Ben
 
 
 def test_great_expectations_look_through_spark_connect_and_find_what_duckdb_finds(
-    bench: Bench, connect: Variables
+    bench: Bench, connect: Variables, installed: Installation
 ) -> None:
     # One with sealed columns, one of few rows, one without a file.
-    words = [sys.executable, "-m", "tests.support.spark_checking", bench.recordings[0]]
-    words += ["silver.spans", "silver.steps", "bronze.copy_rates"]
-    lake = {"TEETOTAL_LAKE": str(bench.home / "polars" / "lake")}
-    answer = subprocess.run(words, cwd=ROOT, env=environment(**connect, **lake), check=True, stdout=subprocess.PIPE)
-    theirs, ours = (json.loads(line) for line in answer.stdout.splitlines())
+    tables = ("silver.spans", "silver.steps", "bronze.copy_rates")
+    lake = str(bench.home / "polars" / "lake")
+    said = ask(installed, "spark_checking.py", bench.recordings[0], *tables, **connect, TEETOTAL_LAKE=lake)
+    theirs, ours = (json.loads(line) for line in said.splitlines())
     assert {engine for _, engine, _, _ in theirs} == {"duckdb"}
     assert [one for one in ours if one[1] == "duckdb"] == [one for one in theirs if one[0] in RELATED]
     assert [(name, rows, broken) for name, _, rows, broken in ours] == [

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from tests.support.spark_lakes import of
 
 if TYPE_CHECKING:
-    from benchmarks.standalone import Cluster, Environment
+    from benchmarks.standalone import Cluster
+    from tests.support.installed_wheel import Installation
     from tests.support.spark_lakes import Bench
 
 
 def test_a_driver_that_is_killed_leaves_the_lake_as_it_was_and_the_next_run_repairs_it(
-    bench: Bench, standalone: Cluster, packed_environment: Environment
+    bench: Bench, standalone: Cluster, installed: Installation
 ) -> None:
     shutil.copytree(bench.home / "polars", bench.home / "killed")
     (bench.home / "landing" / bench.many / "r3.json.gz").unlink()
@@ -21,7 +22,7 @@ def test_a_driver_that_is_killed_leaves_the_lake_as_it_was_and_the_next_run_repa
     setting = {
         "TEETOTAL_SPARK": standalone.url,
         "TEETOTAL_SPARK_MEMORY": "1g",
-        "TEETOTAL_SPARK_PYTHON": str(packed_environment.python),
+        "TEETOTAL_SPARK_PYTHON": str(installed.python),
     }
     words = ("run", "--engine", "spark", "--no-check", bench.many)
     running = bench.start("killed", *words, **setting)

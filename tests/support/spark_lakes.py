@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assets.build.catalogue import TABLES
-from benchmarks.measuring import ROOT
 from benchmarks.standalone import environment
 from lake.keyring import KeyringFile
 from lake.locations import Location
@@ -18,7 +16,6 @@ from lake.store import Lake
 if TYPE_CHECKING:
     from pathlib import Path
 
-_TEETOTAL = [sys.executable, "-c", "from pipelines.cli.main import main; main()"]
 PATIENCE_S = 240
 # The content digest of every table and run.
 State = dict[tuple[str, str], str]
@@ -30,6 +27,8 @@ class Bench:
 
     home: Path
     recordings: tuple[str, ...]
+    # Of the environment that holds the installed wheel.
+    python: Path
     many: str = "many"
 
     def lake(self, name: str) -> Lake:
@@ -39,8 +38,8 @@ class Bench:
         """Start the command on the lake of that name."""
         places = ("--lake", str(self.home / name / "lake"), "--landing", str(self.home / "landing"))
         return subprocess.Popen(
-            [*_TEETOTAL, *places, "--keyring", str(self.home / "keyring.json"), *words],
-            cwd=ROOT,
+            [str(self.python), "-m", "teetotal", *places, "--keyring", str(self.home / "keyring.json"), *words],
+            cwd=self.home,
             env=environment(**more),
             text=True,
             stdout=subprocess.PIPE,

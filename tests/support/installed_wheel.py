@@ -1,0 +1,93 @@
+"""Wheels of this checkout, installed where nothing of the checkout can be imported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ROOT = Path(__file__).parent.parent.parent
+# What our packages are called in a checkout; somebody else may call theirs so.
+GENERIC = ("lake", "bronze", "silver", "gold", "assets", "pipelines", "report", "collector", "samples")
+Asked = subprocess.CompletedProcess[str]
+_NOT_OURS = ("TEETOTAL_", "DAGSTER_", "PYTHON", "SPARK")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """An environment that holds one of our wheels; third-party packages are those of this machine."""
+
+    directory: Path
+
+    @property
+    def python(self) -> Path:
+        """Its Python."""
+        return self.directory / "bin" / "python"
+
+    @property
+    def packages(self) -> Path:
+        """Where its packages lie."""
+        (found,) = self.directory.glob("lib/python*/site-packages")
+        return found
+
+    def borrow_packages(self) -> None:
+        """Find third-party packages where this process does: a path is searched, the links in it are not followed."""
+        (self.packages / "third_party.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+
+    def ask(self, *words: str, cwd: Path) -> Asked:
+        """Run one of its commands to the end, or its Python."""
+        return ask(str(self.directory / "bin" / words[0]), *words[1:], cwd=cwd)
+
+    def pack(self, archive: Path) -> Path:
+        """The whole environment as an archive, as docs/operations.md has it for executors."""
+        with tarfile.open(archive, "w:gz") as file:
+            file.add(self.directory, ".")
+        return archive
+
+
+def build_wheel(project: Path, folder: Path) -> Path:
+    """Build the wheel of a project."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=project, env=environment(), check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def install_wheel(wheel: Path, directory: Path, *, is_alone: bool = False) -> Installation:
+    """Install a wheel with pip into an environment of its own; alone, it finds no other package there."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
+    made = Installation(directory)
+    command = [sys.executable, "-m", "pip", "--python", str(made.python), "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*command, "install", "--no-deps", "--no-index", str(wheel)], env=environment(), check=True)
+    if not is_alone:
+        made.borrow_packages()
+    return made
+
+
+def ask(*command: str, cwd: Path, **more: str) -> Asked:
+    """Run a command to its end."""
+    return subprocess.run(command, cwd=cwd, env=environment(**more), capture_output=True, text=True, check=False)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of every process here: nothing of the checkout, and no setting of whoever runs the tests."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_OURS)}
+    return {**kept, "TZ": "UTC", **more}
+
+
+def occupy_names(directory: Path, names: Iterable[str]) -> Path:
+    """A directory of somebody's, with packages of these names that end whoever imports one."""
+    for name in names:
+        (directory / name).mkdir(parents=True)
+        (directory / name / "__init__.py").write_text(
+            f"raise SystemExit('the own {name} of the caller was imported')\n"
+        )
+    return directory
