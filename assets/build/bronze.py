@@ -56,11 +56,13 @@ def materialise(
             landed = land_on(executors, zone, run_id, stages, limits, progress, keys)
         if mark_landing(zone.relist(), run_id, keys) != mark:
             raise SourceUnavailable(f"run {run_id} changed while it was read", "run it again when it is at rest")
-        sources = list_sources(run_id, zone.manifest(run_id), (file.sha256 for file in landed.files), keys)
+        whole, each = list_sources(run_id, zone.manifest(run_id), (file.sha256 for file in landed.files), keys)
         with ThreadPoolExecutor(thread_name_prefix="commit") as pool:  # most of a commit is waiting for the disk
-            commit = partial(lake.commit, made_from=landed.made_from, sources=sources[:1])
+            commit = partial(lake.commit, made_from=landed.made_from, sources=whole)
             written = list(pool.map(commit, stages.values()))
     # Of each file one table speaks; all others name the whole of them.
-    written.append(lake.replace(source_files.TABLE, run_id, landed.source_files, landed.made_from, sources=sources))
-    written.append(lake.replace(runs.TABLE, run_id, landed.runs, landed.made_from, seen=mark, sources=sources[:1]))
+    written.append(
+        lake.replace(source_files.TABLE, run_id, landed.source_files, landed.made_from, sources=[*whole, *each])
+    )
+    written.append(lake.replace(runs.TABLE, run_id, landed.runs, landed.made_from, seen=mark, sources=whole))
     return written

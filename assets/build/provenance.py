@@ -46,15 +46,15 @@ def make_lineage(place: Location, keys: SigningKeys | None, parameters: Mapping[
     return Lineage(place, keys, partial(_describe_build, place, parameters), {"engine": "polars"})
 
 
-def list_sources(run_id: str, manifest: bytes, digests: Iterable[str | None], keys: AttestationKeys) -> list[Material]:
-    """A run's files as statements name them: all of them as one, then each; names of files stay where they are.
-
-    The manifest is one of them, and so is the file of attestation keys where one was given.
-    """
+def list_sources(
+    run_id: str, manifest: bytes, digests: Iterable[str | None], keys: AttestationKeys
+) -> tuple[list[Material], list[Material]]:
+    """A run's files as statements name them, its manifest among them: all as one, and each; without their names."""
     found = {digest for digest in digests if digest is not None} | {hashlib.sha256(manifest).hexdigest()}
-    found |= {keys.sha256} if keys.sha256 else set()
     place = f"{LANDING}/{run_id}"
-    return [Material(place, combine(found)), *(Material(f"{place}/{digest[:16]}", digest) for digest in sorted(found))]
+    whole = [Material(place, combine(found))]
+    whole += [Material("policy/attestation_keys", keys.sha256)] if keys.sha256 else []
+    return whole, [Material(f"{place}/{digest[:16]}", digest) for digest in sorted(found)]
 
 
 def _describe_build(place: Location, parameters: Mapping[str, str], table: Table) -> Build:
