@@ -19,7 +19,7 @@ from obstore.exceptions import AlreadyExistsError, NotFoundError
 from lake.errors import ContractBroken
 from lake.lineage.delta_entries import find_statement, read_entries
 from lake.lineage.envelope import parse_envelope, sign_payload
-from lake.lineage.merkle import compute_root, extend_peaks, fold_peaks, hash_leaf
+from lake.lineage.merkle import extend_peaks, fold_peaks, hash_leaf
 from lake.lineage.notes import Checkpoint, decode_base64
 from lake.lineage.statements import is_signed, parse_statement
 from lake.locations import make_private, report_unreachable
@@ -189,8 +189,3 @@ class StatementLog:
             return bytes(obstore.get(self._place.store, name).bytes())
         except (FileNotFoundError, NotFoundError):
             return None
-
-
-def make_checkpoint(leaves: Leaves, origin: str) -> Checkpoint:
-    """What the log is now."""
-    return Checkpoint(origin, len(leaves.lines), compute_root(leaves.hashes))

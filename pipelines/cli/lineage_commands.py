@@ -1,4 +1,4 @@
-"""The commands `teetotal anchor` and `teetotal signing`; what they need is imported when they run."""
+"""The commands `teetotal anchor`, `evidence` and `signing`; what they need is imported when they run."""
 
 from __future__ import annotations
 
@@ -30,6 +30,42 @@ def anchor(chosen: Settings, out: Path | None) -> None:
     if out is not None:
         with open_whole(out, "the checkpoint") as file:
             file.write(text.encode())
+
+
+@click.command()
+@click.argument("run_id")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="A directory that is not there yet, or a .zip file."
+)
+@click.option(
+    "--data",
+    type=click.Choice(["none", "gold", "all"]),
+    default="gold",
+    show_default=True,
+    help="The data files to put in; of the others their digests. Bronze repeats what the source said, names and all.",
+)
+@click.option(
+    "--only-run", is_flag=True, help="Leave out the statements of other runs; then nobody can say which is last."
+)
+@click.option(
+    "--since",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help="Prove that the log goes on from a checkpoint that you kept.",
+)
+@click.pass_obj
+def evidence(chosen: Settings, run_id: str, out: Path, data: str, only_run: bool, since: Path | None) -> None:
+    """Write what it takes to check a run offline: statements, proofs, checkpoint, data files, and a verifier.
+
+    `python -I check_evidence.py BUNDLE --trust KEYS` checks it without teetotal (docs/audit.md).
+    """
+    from pipelines.cli.evidence import write_bundle
+
+    tiers = {"none": (), "gold": ("gold",), "all": session.TIERS}[data]
+    kept = None if since is None else since.read_text("utf-8")
+    lake = session.open_built_lake(chosen)
+    count = write_bundle(lake, chosen, run_id, out, tiers, only_run=only_run, since=kept)
+    session.print_lines(f"{out}: {count:,} statements of {run_id} and of what it was made from")
+    session.print_lines(f"check it: python -I check_evidence.py {out} --trust {chosen.trust}")
 
 
 @click.group()

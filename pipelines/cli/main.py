@@ -16,7 +16,7 @@ from pipelines.cli.failures import FAILED, INTERRUPTED, require_resources, tell_
 from pipelines.cli.forecast_commands import validate, what_if
 from pipelines.cli.gate_commands import baseline, gate
 from pipelines.cli.key_commands import keys
-from pipelines.cli.lineage_commands import anchor, signing
+from pipelines.cli.lineage_commands import anchor, evidence, signing
 from pipelines.cli.plan_command import plan
 from pipelines.cli.verify_command import verify
 
@@ -82,6 +82,7 @@ def main(ctx: click.Context) -> None:
 main.add_command(keys)
 main.add_command(verify)
 main.add_command(anchor)
+main.add_command(evidence)
 main.add_command(signing)
 main.add_command(what_if)
 main.add_command(validate)
