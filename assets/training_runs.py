@@ -65,8 +65,11 @@ def training_runs(
     with retry_if_transient():
         try:
             yield from _Launch(context, config, build_context).work()
-        finally:  # what was committed is signed, whatever became of the rest
-            build_context.lake.log_statements()
+        except BaseException:
+            with suppress(LakeError):  # the next launch adds what this one could not
+                build_context.lake.log_statements()
+            raise
+        build_context.lake.log_statements()
 
 
 class Stopped(dg.DagsterExecutionInterruptedError, dg.DagsterError):

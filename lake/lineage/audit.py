@@ -43,13 +43,21 @@ class Audit:
 def audit_table(history: History, snapshot: Snapshot, run_ids: Collection[str] | None, audit: Audit) -> None:
     """Compare the rows of a table's partitions with what was last said of them; no file is opened."""
     table = snapshot.table.full_name
-    said = {partition for name, partition in history.partitions if name == table}
+    said = {partition for name, partition in (*history.partitions, *history.inventory) if name == table}
     for partition in sorted(said | set(snapshot.run_ids)):
         if run_ids is not None and partition not in run_ids:
             continue
         latest, found = history.find_latest(table, partition), snapshot.content_sha256(partition)
         if latest is None:
-            audit.unsigned.append((table, partition))
+            past = history.inventory.get((table, partition))
+            if past == found or not history.leaves.lines:
+                audit.unsigned.append((table, partition))
+                continue
+            why = "appeared without a statement, in a lake whose commits are signed"
+            if past is not None:
+                expected = f"expected rows {past[:16]}…, found {found[:16]}…"
+                why = f"was unsigned when signing began, and changed since: {expected}"
+            audit.damages.append(Damage(table, partition, _PARTITION, why))
         elif latest.statement.content_sha256 != found:
             audit.damages.append(Damage(table, partition, _PARTITION, _explain(history, latest, found)))
         elif found != NOTHING:

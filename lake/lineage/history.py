@@ -11,7 +11,7 @@ from lake.lineage.delta_entries import find_statement, read_entries
 from lake.lineage.log import Leaves, StatementLog
 from lake.lineage.merkle import compute_root
 from lake.lineage.notes import Checkpoint, read_checkpoint
-from lake.lineage.statements import EVERY, parse_statement
+from lake.lineage.statements import EVERY, parse_inventory, parse_statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,6 +45,9 @@ class History:
     faults: list[str] = field(default_factory=list)
     unlogged: int = 0
     keys: Counter[str] = field(default_factory=Counter)
+    # Partitions that were there, unsigned, when signing began: their rows.
+    inventory: dict[tuple[str, str], str] = field(default_factory=dict)
+    inventory_place: int | None = None
     _said: dict[tuple[str, str], list[Entry]] = field(default_factory=lambda: defaultdict(list))
 
     def list_said(self, table: str, partition: str) -> list[Entry]:
@@ -82,8 +85,12 @@ def read_history(place: Location, trust: Trust, tables: Iterable[str], since: tu
     refused: dict[str, list[str]] = defaultdict(list)
     for number, line in enumerate(history.leaves.lines):
         envelope, statement = parse_statement(line)
-        why = _find_problem(envelope, statement, trust, number)
-        if why is None and statement is not None:
+        inventory = None if envelope is None else parse_inventory(envelope)
+        why = _find_problem(envelope, statement, trust, number, is_inventory=inventory is not None and number == 0)
+        if why is None and inventory is not None:
+            history.inventory = {_split_name(name): rows for name, rows in inventory.items()}
+            history.inventory_place = number
+        elif why is None and statement is not None:
             history.add(Entry(number, statement))
         else:
             name = "" if statement is None else f" ({statement.table}, run {statement.partition})"
@@ -96,9 +103,16 @@ def read_history(place: Location, trust: Trust, tables: Iterable[str], since: tu
     return history
 
 
-def _find_problem(envelope: Envelope | None, statement: Statement | None, trust: Trust, number: int) -> str | None:
+def _split_name(name: str) -> tuple[str, str]:
+    table, _, partition = name.partition("/")
+    return table, partition
+
+
+def _find_problem(
+    envelope: Envelope | None, statement: Statement | None, trust: Trust, number: int, *, is_inventory: bool = False
+) -> str | None:
     """Why a statement does not count."""
-    if envelope is None or statement is None:
+    if envelope is None or (statement is None and not is_inventory):
         return "no statement of a partition in a signed envelope"
     trusted = trust.find(envelope.key_id)
     if trusted is None:

@@ -26,7 +26,7 @@ from lake.locations import make_private, report_unreachable
 from lake.locks import hold_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lake.durability import Disk
     from lake.lineage.notes import PublicKey, Signer
@@ -93,12 +93,14 @@ class StatementLog:
         signer: Signer,
         keys: Sequence[PublicKey],
         disk: Disk | None,
+        begin: Callable[[], list[bytes]] = list,
     ) -> LogState:
         """Add the statements of all commits that are not in the log yet, also those that a killed run left behind.
 
         A statement is durable with its commit, because it is part of it; only a signed one is taken. `touched` are
-        versions that were committed just now, whatever the state says of them.
+        versions that were committed just now, whatever the state says; `begin` gives what a new log begins with.
         """
+        names = list(tables)
         with report_unreachable(f"the log of statements in {self._place} could not be written"), ExitStack() as stack:
             if self._place.is_local:
                 staging = self._place.directory / "_staging"
@@ -106,9 +108,11 @@ class StatementLog:
                 stack.enter_context(hold_lock(staging / "lineage.lock", "the log of statements"))
             while True:
                 state = self.read_state(keys)
-                found, versions = self._find_new(tables, touched, state, keys)
+                found, versions = self._find_new(names, touched, state, keys)
                 if not found and state.checkpoint:
                     return state
+                if not state.checkpoint and not self._list_files():
+                    found = [*begin(), *found]
                 try:
                     return self._write(state, found, versions, signer, disk)
                 except AlreadyExistsError:  # another machine was first: what it has added is looked at again

@@ -13,7 +13,8 @@ from lake.digest import combine
 from lake.lineage.delta_entries import read_entries, touches
 from lake.lineage.envelope import STATEMENT, sign_payload
 from lake.lineage.log import StatementLog
-from lake.lineage.statements import ROWS, Build, Material, name_partition, write_statement
+from lake.lineage.statements import ROWS, Build, Material, name_partition, write_inventory, write_statement
+from lake.snapshot import format_label, mark_of, stated_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -96,8 +97,14 @@ class Lineage:
         """Add the statements of commits to the log, those of an earlier, killed run too; none where nobody signs."""
         if self.keys.signer is None:
             return None
+        names = list(tables)
         state = StatementLog(self.place).append_commits(
-            tables, dict(self._touched), self.keys.signer, self.keys.trust.current, disk
+            names,
+            dict(self._touched),
+            self.keys.signer,
+            self.keys.trust.current,
+            disk,
+            lambda: self._take_inventory(names),
         )
         self._touched.clear()
         return state
@@ -115,12 +122,35 @@ class Lineage:
         return self._known[table, partition].content_sha256
 
     def _look_up(self, table: str, partition: str) -> _Known:
-        try:
-            handle = DeltaTable(
-                f"{self.place}/{table.replace('.', '/')}", storage_options=dict(self.place.options) or None
-            )
-        except TableNotFoundError:
+        handle = self._open(table)
+        if handle is None:
             return _Known(-1, combine([]))
-        column = f"partition.{handle.metadata().partition_columns[0]}"
-        paths = pl.DataFrame(handle.get_add_actions(flatten=True)).filter(pl.col(column) == partition)["path"]
-        return _Known(handle.version(), combine(path.partition("/")[2] for path in paths))
+        return _Known(handle.version(), _digest_partitions(handle).get(partition, combine([])))
+
+    def _take_inventory(self, tables: Iterable[str]) -> list[bytes]:
+        """What a new log begins with: the rows of all partitions that nobody has signed, as they are now."""
+        found = {}
+        for table in tables:
+            handle = self._open(table)
+            if handle is None:
+                continue
+            for partition, rows in _digest_partitions(handle).items():
+                if handle.transaction_version(stated_id(partition)) != mark_of(rows):
+                    found[name_partition(table, partition)] = rows
+        if not found or self.keys.signer is None:
+            return []
+        return [sign_payload(STATEMENT, write_inventory(found), self.keys.signer).encode()]
+
+    def _open(self, table: str) -> DeltaTable | None:
+        try:
+            uri = f"{self.place}/{table.replace('.', '/')}"
+            return DeltaTable(uri, storage_options=dict(self.place.options) or None)
+        except TableNotFoundError:
+            return None
+
+
+def _digest_partitions(handle: DeltaTable) -> dict[str, str]:
+    """The content digest of every partition of a table."""
+    column = f"partition.{handle.metadata().partition_columns[0]}"
+    actions = pl.DataFrame(handle.get_add_actions(flatten=True)).group_by(column).agg("path")
+    return {name: combine(map(format_label, paths)) for name, paths in actions.iter_rows()}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _TYPE = "https://in-toto.io/Statement/v1"
 _PREDICATE = "https://slsa.dev/provenance/v1"
 _BUILD = "urn:teetotal:partition:v1"
+_INVENTORY = "urn:teetotal:inventory:v1"
 ROWS = "rowsSha256"
 BYTES = "sha256"
 LANDING = "landing"
@@ -104,6 +105,27 @@ def write_statement(
             },
         },
     }
+
+
+def write_inventory(found: Mapping[str, str]) -> dict[str, Any]:
+    """Partitions that were there when signing began, by name and rows: how they were made nobody says."""
+    return {
+        "_type": _TYPE,
+        "subject": [{"name": name, "digest": {ROWS: rows}} for name, rows in sorted(found.items())],
+        "predicateType": _PREDICATE,
+        "predicate": {"buildDefinition": {"buildType": _INVENTORY}, "runDetails": {"builder": {"id": "urn:teetotal"}}},
+    }
+
+
+def parse_inventory(envelope: Envelope) -> dict[str, str] | None:
+    """The partitions that were found when signing began; none where a statement is of something else."""
+    try:
+        loaded: Any = json.loads(envelope.payload)
+        if envelope.kind != STATEMENT or loaded["predicate"]["buildDefinition"]["buildType"] != _INVENTORY:
+            return None
+        return {str(one["name"]): str(one["digest"][ROWS]) for one in loaded["subject"]}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def parse_statement(text: str | bytes) -> tuple[Envelope | None, Statement | None]:

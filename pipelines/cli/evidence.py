@@ -115,7 +115,7 @@ def _prove_since(hashes: Sequence[bytes], since: str) -> dict[str, object]:
 def _find_places(history: History, run_id: str) -> set[int]:
     """The statements of a run's partitions, and of all that they were made from."""
     waiting = [entry for name in TABLES for entry in history.list_said(name, run_id)]
-    found: set[int] = set()
+    found = set() if history.inventory_place is None else {history.inventory_place}
     while waiting:
         entry = waiting.pop()
         if entry.place is None or entry.place in found:

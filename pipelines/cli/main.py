@@ -304,9 +304,10 @@ def query_lake(
 @click.pass_obj
 def report_page(chosen: Settings, out: Path, run_ids: tuple[str, ...]) -> None:
     """Write the answers as one HTML file that needs no network: verdicts, figures, reasons, provenance."""
+    from lake.lineage.keys import load_trust
     from pipelines.cli import report
 
-    made = report.build_page(session.open_built_lake(chosen), run_ids)
+    made = report.build_page(session.open_built_lake(chosen), run_ids, load_trust(chosen.trust))
     size = report.write_page(out, made.html)
     session.print_lines(f"{out}: {made.runs} runs, {made.figures} figures, {size / 1e6:.1f} MB")
     for text in (*made.failed, *made.unchecked):

@@ -58,9 +58,9 @@ def verify(
         session.print_lines(format_damage(damage), err=True)
     for line in advise(damages):
         session.print_lines(line, err=True)
-    files, size = found.verified.files, found.verified.bytes / 1e6
-    session.print_lines(f"{files:,} files ({size:,.1f} MB) verified, {len(damages):,} damaged")
     for line in format_audit(found):
         session.print_lines(line)
+    files, size = found.verified.files, found.verified.bytes / 1e6
+    session.print_lines(f"{files:,} files ({size:,.1f} MB) verified, {len(damages):,} damaged")
     if damages or found.history.faults or (require_signed and found.audit.unsigned):
         raise SystemExit(1)

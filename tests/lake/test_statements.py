@@ -93,11 +93,11 @@ def test_rows_that_another_writer_replaced_are_named_as_they_are_now(tmp_path: P
 
 
 def test_the_same_rows_made_again_from_the_same_are_not_signed_again(tmp_path: Path) -> None:
-    for _ in range(2):
-        lake = open_lake(tmp_path)
+    for lake in (open_lake(tmp_path), open_lake(tmp_path)):
         lake.replace(READINGS, "a", readings(), FIRST)
         lake.log_statements()
     assert len(read_statements(tmp_path)) == 1
+    lake = open_lake(tmp_path)
     lake.rewriting().replace(READINGS, "a", readings(), FIRST)
     state = lake.log_statements()
     assert state is not None
@@ -111,6 +111,10 @@ def test_an_unsigned_past_is_named_and_signed_when_it_is_made_again(tmp_path: Pa
     lake.log_statements()
     found, faults, _ = audit(tmp_path)
     assert (found.unsigned, found.damages, faults) == ([("silver.readings", "a")], [], [])
+    before = lake.snapshot(READINGS).content_sha256("a")
+    open_lake(tmp_path, signs=False).replace(READINGS, "a", readings(powers=[7.0]), FIRST)
+    (damage,) = audit(tmp_path)[0].damages
+    assert damage.reason.startswith(f"was unsigned when signing began, and changed since: expected rows {before[:16]}…")
     lake.replace(READINGS, "a", readings(), FIRST)
     lake.log_statements()
     found, faults, _ = audit(tmp_path)

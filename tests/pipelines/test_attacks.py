@@ -108,6 +108,17 @@ def test_an_attack_on_the_lake_is_found_by_both(
     assert checked in answer.stderr
 
 
+def test_a_run_that_appears_without_a_statement_is_found_by_both(root: Path) -> None:
+    signed_lakes.add_run(root)
+    found = teetotal(root, "verify")
+    assert found.exit_code == 1
+    assert "run forged: the partition appeared without a statement" in found.stderr
+    assert teetotal(root, "evidence", "forged", "--out", str(root / "bundle")).exit_code == 0
+    answer = check_bundle(root / "bundle", root / "signing-trust.txt")
+    assert answer.returncode == 1
+    assert "gold.kernel_breakdown/forged has no statement" in answer.stderr
+
+
 @pytest.mark.parametrize("attack", [signed_lakes.drop_statement, signed_lakes.reorder_log])
 def test_an_edited_log_is_found_and_not_written_on(root: Path, attack: Callable[[Path], None]) -> None:
     bundle = make_bundle(root)
@@ -136,6 +147,19 @@ def test_a_bundle_that_was_tampered_with_is_refused(root: Path) -> None:
     evidence["statements"][0]["proof"][0] = evidence["statements"][1]["proof"][-1]
     (bundle / "evidence.json").write_text(json.dumps(evidence))
     assert "is not in the log that the checkpoint is of" in check_bundle(bundle, trust).stderr
+
+
+def test_the_report_says_who_signed_and_what_is_not_signed_before_any_number(root: Path) -> None:
+    out = ("report", "--run", "tee", "--out", str(root / "page.html"))
+    assert teetotal(root, *out).exit_code == 0
+    page = (root / "page.html").read_text()
+    (key,) = (word for word in page.split() if len(word) == 17 and word.endswith(":"))
+    assert f"Signed by key {key} " in page
+    signed_lakes.change_number(root)
+    found = teetotal(root, *out)
+    assert found.exit_code == 1
+    page = (root / "page.html").read_text()
+    assert page.index("Not what was signed, so do not rely on these numbers") < page.index('id="verdicts"')
 
 
 def test_a_changed_source_file_is_found_by_both(root: Path) -> None:

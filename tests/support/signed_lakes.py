@@ -26,6 +26,7 @@ from lake.store import Lake
 from pipelines.cli.main import main
 from pipelines.cli.session import open_signed_lake
 from pipelines.settings import Settings, settings
+from silver import runs
 from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def build(root: Path, lake: Lake | None = None, *, full: bool = False) -> Lake:
     """Bring both runs up to one gold table, and log what was signed."""
     chosen = choose(root)
     lake = lake or open_signed_lake(chosen)
-    tables = select_tables(list_required([TABLE.full_name]))
+    tables = select_tables(list_required([TABLE.full_name, runs.TABLE.full_name]))
     for tier in tables:
         context = BuildContext(lake, LandingZone(chosen.landing), Limits())
         made = build_tier(context, tier, list(PARTITIONS), partial(engine, "polars"), tables=tables, full=full)
@@ -122,6 +123,15 @@ def replay_lake(root: Path) -> None:
 def drop_run(root: Path) -> None:
     """Take a run out of a table."""
     open_unsigned(root).replace(TABLE, "tee", TABLE.arrow_schema.empty_table(), "0" * 64)
+
+
+def add_run(root: Path) -> None:
+    """Add a run that nobody recorded, to all tables."""
+    import polars as pl
+
+    lake = open_unsigned(root)
+    rows = _rows(lake, "plain").with_columns(run_id=pl.lit("forged")).select(TABLE.column_names)
+    lake.replace(TABLE, "forged", rows.to_arrow(), "0" * 64)
 
 
 def forge_statement(root: Path) -> None:
