@@ -118,14 +118,14 @@ class Lineage:
                 known.version = version
             else:
                 return known.content_sha256
-        self._known[table, partition] = self._look_up(table, partition)
-        return self._known[table, partition].content_sha256
-
-    def _look_up(self, table: str, partition: str) -> _Known:
         handle = self._open(table)
         if handle is None:
-            return _Known(-1, combine([]))
-        return _Known(handle.version(), _digest_partitions(handle).get(partition, combine([])))
+            return combine([])
+        # One look at the table for all of its partitions: a pair asks for many.
+        found, version = _digest_partitions(handle), handle.version()
+        for name in {partition, *found}:
+            self._known[table, name] = _Known(version, found.get(name, combine([])))
+        return self._known[table, partition].content_sha256
 
     def _take_inventory(self, tables: Iterable[str]) -> list[bytes]:
         """What a new log begins with: the rows of all partitions that nobody has signed, as they are now."""
