@@ -1,6 +1,6 @@
 """Check a bundle that `teetotal evidence` made, without teetotal: Python and `cryptography`, nothing else.
 
-    python -I check_evidence.py BUNDLE --trust KEYS [--since CHECKPOINT] [--landing DIRECTORY]
+    python -I check_evidence.py BUNDLE --trust KEYS [--since CHECKPOINT] [--landing DIRECTORY] [--show TABLE/PARTITION]
 
 KEYS is a file of public keys that you got from somebody you believe, not from the bundle. Exit status 1: something is
 wrong, and each line says what was expected and found.
@@ -291,6 +291,7 @@ def main() -> int:
     parser.add_argument("--trust", type=Path, required=True)
     parser.add_argument("--since", type=Path)
     parser.add_argument("--landing", type=Path)
+    parser.add_argument("--show", metavar="TABLE/PARTITION")
     given = parser.parse_args()
     checker = Checker(Bundle(given.bundle), Keys(given.trust.read_text("utf-8")))
     try:
@@ -306,6 +307,9 @@ def main() -> int:
         sources = []
     for fault in checker.faults:
         sys.stderr.write(f"{fault}\n")
+    shown = checker.find(given.show) if given.show else None
+    for one in shown[1]["predicate"]["buildDefinition"]["resolvedDependencies"] if shown else ():
+        sys.stdout.write(f"{given.show} is made from {one['name']} {next(iter(one['digest'].values()))}\n")
     for sha256 in sources:
         sys.stdout.write(f"source file {sha256}\n")
     held = len(checker.evidence.get("partitions", ()))

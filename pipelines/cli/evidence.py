@@ -24,6 +24,7 @@ from lake.lineage.statements import ROWS, name_partition
 from lake.locations import report_unreachable
 from lake.tables import Scope
 from pipelines.cli.session import open_signed_lake, require_runs
+from pipelines.cli.verification import SIGNED_TABLES
 from pipelines.cli.whole_files import open_whole
 
 if TYPE_CHECKING:
@@ -64,10 +65,10 @@ def write_bundle(
     """
     require_runs(lake, [run_id], TABLES.values())
     checkpoint = find_checkpoint(lake, chosen)
-    history = read_history(lake.place, load_trust(chosen.trust), TABLES)
+    history = read_history(lake.place, load_trust(chosen.trust), [table.full_name for table in SIGNED_TABLES])
     held = [
         (table, [f"{table.path}/{path}" for path in sorted(snapshot.sizes.get(run_id, {}))])
-        for table, snapshot in ((table, lake.snapshot(table)) for table in TABLES.values())
+        for table, snapshot in ((table, lake.snapshot(table)) for table in SIGNED_TABLES)
         if table.scope in {Scope.RUN, Scope.PAIR}
     ]
     size = int(checkpoint.split("\n")[1])
@@ -114,7 +115,7 @@ def _prove_since(hashes: Sequence[bytes], since: str) -> dict[str, object]:
 
 def _find_places(history: History, run_id: str) -> set[int]:
     """The statements of a run's partitions, and of all that they were made from."""
-    waiting = [entry for name in TABLES for entry in history.list_said(name, run_id)]
+    waiting = [entry for table in SIGNED_TABLES for entry in history.list_said(table.full_name, run_id)]
     found = set() if history.inventory_place is None else {history.inventory_place}
     while waiting:
         entry = waiting.pop()

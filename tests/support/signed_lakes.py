@@ -27,6 +27,7 @@ from pipelines.cli.main import main
 from pipelines.cli.session import open_signed_lake
 from pipelines.settings import Settings, settings
 from silver import runs
+from tests.support.build_runs import record_passed
 from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def build(root: Path, lake: Lake | None = None, *, full: bool = False) -> Lake:
         context = BuildContext(lake, LandingZone(chosen.landing), Limits())
         made = build_tier(context, tier, list(PARTITIONS), partial(engine, "polars"), tables=tables, full=full)
         assert [one.fault for one in made if one.fault] == []
+    record_passed(lake, PARTITIONS, [TABLE])
     lake.log_statements()
     return lake
 
