@@ -52,4 +52,5 @@ def comparisons(
         checking = LaunchChecks(build_context, context.selected_asset_check_keys)
         checking.check(TABLES, None)
         checking.record()
+        lake.log_statements()
         yield from checking.results()

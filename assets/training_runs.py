@@ -63,7 +63,13 @@ def training_runs(
     """Bring the runs of this launch up to date."""
     tag_launch(context.instance, context.run.run_id, engine=config.engine)
     with retry_if_transient():
-        yield from _Launch(context, config, build_context).work()
+        try:
+            yield from _Launch(context, config, build_context).work()
+        except BaseException:
+            with suppress(LakeError):  # the next launch adds what this one could not
+                build_context.lake.log_statements()
+            raise
+        build_context.lake.log_statements()
 
 
 class Stopped(dg.DagsterExecutionInterruptedError, dg.DagsterError):
@@ -95,6 +101,7 @@ class _Launch:
         build_context = replace(build_context, zone=build_context.zone.listed_once())
         if config.full:
             build_context = replace(build_context, lake=build_context.lake.rewriting())
+        build_context = replace(build_context, lake=build_context.lake.noting(engine=config.engine))
         self._context = context
         self._build_context = build_context
         self._is_full = config.full

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lake.digest import digest_file
 from lake.errors import DataDamaged
 from lake.locations import report_unreachable
 
@@ -97,6 +99,19 @@ def open_data_file(table: Table, root: Location, path: str) -> Iterator[tuple[Pa
             # Not with Arrow's own text: that may quote values that are sealed elsewhere.
             reason = f"cannot be read ({type(error).__name__})"
             raise Damage(table.full_name, run_of(path), path, reason).as_error() from error
+
+
+def digest_data_file(root: Location, path: str) -> str:
+    """The digest of the bytes of one data file, which is not parsed."""
+    with report_unreachable(f"{root}/{path} could not be read"):
+        if root.is_local:
+            return digest_file(root.directory / path)
+        import obstore
+
+        digest = hashlib.sha256()
+        for chunk in obstore.get(root.store, path):
+            digest.update(chunk)
+        return digest.hexdigest()
 
 
 def _fetch(root: Location, path: str, exits: ExitStack) -> Path:

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import secrets
-import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives.hashes import SHA512
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from lake.errors import ContractBroken
+from lake.private_files import describe_unusable, read_private, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 KEY_ID = "k[0-9a-f]{7}"
 _SECRET_BYTES = 64
 _VERSION = 1
+_WHAT = "the keyring"
 _RESTORE = "put back the keyring that this lake was sealed with: without it, what is sealed cannot be opened"
 
 
@@ -115,29 +116,8 @@ class KeyringFile:
 
     def _read_file(self) -> Keyring | None:
         """What the file holds; nothing where there is no file; an error where others could read it too."""
-        try:
-            # Not to wait for the other end, should a pipe bear the keyring's name.
-            handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise self._describe_unusable("read", error) from error
-        try:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):
-                raise ContractBroken(f"{self.path} is no file", _RESTORE)
-            if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                raise ContractBroken(
-                    f"{self.path} holds keys, and others than its owner may read or change it (mode "
-                    f"{stat.S_IMODE(status.st_mode):o})",
-                    f"chmod 600 {self.path}; if someone else may have read it, `teetotal keys rotate`",
-                )
-            with os.fdopen(handle, "rb", closefd=False) as file:
-                return parse(file.read(), str(self.path))
-        except OSError as error:
-            raise self._describe_unusable("read", error) from error
-        finally:
-            os.close(handle)
+        data = read_private(self.path, _WHAT, _RESTORE, "teetotal keys rotate")
+        return None if data is None else parse(data, str(self.path))
 
     @contextmanager
     def _lock_file(self) -> Iterator[None]:
@@ -148,7 +128,7 @@ class KeyringFile:
                 self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
             )
         except OSError as error:
-            raise self._describe_unusable("written", error) from error
+            raise describe_unusable(self.path, _WHAT, "written", error) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             for left in self._leftovers():
@@ -169,28 +149,9 @@ class KeyringFile:
         return [entry for entry in self.path.parent.iterdir() if name.fullmatch(entry.name)]
 
     def _write_file(self, keyring: Keyring) -> Keyring:
-        """Put the keyring in place whole: a reader finds the old one or the new one, never a half."""
-        aside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
-        try:
-            handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(_text(keyring).encode())
-                    file.flush()
-                    os.fsync(handle)
-                aside.replace(self.path)
-            finally:
-                with suppress(FileNotFoundError):
-                    aside.unlink()
-            _sync(self.path.parent)
-        except OSError as error:
-            raise self._describe_unusable("written", error) from error
+        """Put the keyring in place whole."""
+        write_private(self.path, _text(keyring).encode(), _WHAT)
         return keyring
-
-    def _describe_unusable(self, verb: str, error: OSError) -> ContractBroken:
-        return ContractBroken(
-            f"the keyring {self.path} cannot be {verb}: {error.strerror}", "check the path and who owns it"
-        )
 
 
 @dataclass(frozen=True)
@@ -312,12 +273,3 @@ def _add_key(keyring: Keyring | None, place: str) -> Keyring:
 def _text(keyring: Keyring) -> str:
     keys = [{"id": key.key_id, "created": key.created, "secret": encode_base64url(key.secret)} for key in keyring.keys]
     return json.dumps({"version": _VERSION, "active": keyring.active_id, "keys": keys}, indent=2) + "\n"
-
-
-def _sync(directory: Path) -> None:
-    """Make a rename last through a power cut."""
-    handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

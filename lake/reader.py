@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
     from lake.keyring import Keyring
+    from lake.lineage.recorder import Lineage
     from lake.locations import Location
     from lake.tables import Table
 
@@ -42,7 +43,9 @@ _PATTERNS = set("*?[]{}%#=")
 class LakeReader:
     """All tables under one root, to be read; the keyring is asked for only when a sealed column is revealed."""
 
-    def __init__(self, place: Location, keyring: Callable[[], Keyring] | None = None) -> None:
+    def __init__(
+        self, place: Location, keyring: Callable[[], Keyring] | None = None, lineage: Lineage | None = None
+    ) -> None:
         if set(place.root) & _PATTERNS:
             raise ContractBroken(
                 f"the lake cannot lie in {place.root}: readers would take part of that path for a pattern",
@@ -55,6 +58,8 @@ class LakeReader:
         self._skips_damaged = False
         # Tables as they were opened last, with the mark of their log then; shared with copies of this reader.
         self._opened: dict[str, tuple[DeltaTable, object]] = {}
+        # Signs what is written; none where nobody does.
+        self._lineage = lineage
 
     def rewriting(self) -> Self:
         """The same lake, for a full rebuild: nothing is up to date, and what is written is compared byte by byte."""

@@ -172,6 +172,11 @@ def seen_id(run_id: str) -> str:
     return f"{run_id}@seen"  # no run id holds an @
 
 
+def stated_id(run_id: str) -> str:
+    """The application id under which is kept which rows of a run's partition a signed statement speaks of."""
+    return f"{run_id}@stated"  # no run id holds an @
+
+
 def mark_of(made_from: str) -> int:
     """A fingerprint as the whole number that Delta keeps per application id."""
     return int(made_from[:15], 16)

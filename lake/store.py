@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,18 +20,21 @@ from lake.digest import combine
 from lake.errors import SourceUnavailable
 from lake.executor_stage import ExecutorStage
 from lake.identity import slug
+from lake.lineage.statements import EVERY, ROWS, Material, name_partition
 from lake.locations import report_unreachable
 from lake.log_recovery import remove_leftovers
 from lake.reader import BATCH_ROWS, LakeReader, cast_partition_values
 from lake.sealing import seal, unseal
-from lake.snapshot import Written, bytes_id, bytes_mark, format_label, list_data_files, mark_of, seen_id
+from lake.snapshot import Written, bytes_id, bytes_mark, format_label, list_data_files, mark_of, seen_id, stated_id
 from lake.staging import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from lake.lineage.log import LogState
     from lake.tables import Table
 
+_TIERS = ("bronze", "silver", "gold", "checks")
 _CONFIGURATION = {"delta.checkpointInterval": "20", "delta.dataSkippingNumIndexedCols": "-1"}  # default: the first 32
 
 
@@ -45,11 +49,21 @@ class Lake(LakeReader):
         """Open, on an executor, the part of a stage that another process holds open."""
         return ExecutorStage(self.place, table, slug(run_id), self._sealer(table, slug(run_id)), spool)
 
-    def replace(self, table: Table, run_id: str, frame: Any, made_from: str, seen: str | None = None) -> Written:
+    def replace(
+        self,
+        table: Table,
+        run_id: str,
+        frame: Any,
+        made_from: str,
+        seen: str | None = None,
+        *,
+        read: Sequence[str] | None = None,
+        sources: Sequence[Material] = (),
+    ) -> Written:
         """Replace a run's partition by a frame (anything that speaks Arrow), sorted by the table's key."""
         with self.stage(table, run_id) as stage:
             self.add(stage, frame)
-            return self.commit(stage, made_from, seen)
+            return self.commit(stage, made_from, seen, read=read, sources=sources)
 
     def add(self, stage: Stage, frame: Any) -> None:
         """Put a frame's rows on a stage, sorted by the table's key: one data file for each of its inner partitions."""
@@ -66,21 +80,37 @@ class Lake(LakeReader):
                     unit.write(batch)
             unit.finish(**values)
 
-    def commit(self, stage: Stage, made_from: str, seen: str | None = None) -> Written:
-        """Make a stage's units the run's partition in one commit; write nothing where it holds them already."""
+    def commit(
+        self,
+        stage: Stage,
+        made_from: str,
+        seen: str | None = None,
+        *,
+        read: Sequence[str] | None = None,
+        sources: Sequence[Material] = (),
+    ) -> Written:
+        """Make a stage's units the run's partition in one commit; write nothing where it holds them already.
+
+        Its statement names what it was made from: the partitions `read` of its inputs (the one of the same name by
+        default), and `sources` from outside of the lake.
+        """
         # One application id per run: a second writer of the same run conflicts, writers of other runs do not.
         marks = {stage.run_id: mark_of(made_from)}
         marks |= {} if seen is None else {seen_id(stage.run_id): mark_of(seen)}
+        if self._lineage is not None:  # rows that nobody has signed are committed again, with a statement
+            marks[stated_id(stage.run_id)] = mark_of(combine(format_label(unit.path) for unit in stage.units))
+        materials = [*sources, *self._find_materials(stage.table, [stage.run_id] if read is None else read)]
         for attempt in range(commits.TRIES):
             handle = self._open_or_create(stage.table)
-            actions, written, bytes_marks = self._exchange(handle, stage)
+            is_due = any(handle.transaction_version(app) != mark for app, mark in marks.items())
+            actions, written, bytes_marks = self._exchange(handle, stage, will_sign=is_due)
             marks |= bytes_marks
             if not actions and all(handle.transaction_version(app) == mark for app, mark in marks.items()):
                 return written
             if seen is None and handle.transaction_version(seen_id(stage.run_id)) is not None:
                 marks[seen_id(stage.run_id)] = 0  # it is no longer what was seen then
             try:
-                return self._commit(handle, stage, actions, written, marks, {"made_from_sha256": made_from})
+                return self._commit(handle, stage, actions, written, marks, materials, {"made_from_sha256": made_from})
             except commits.CommitConflict:
                 commits.wait_before_retry(attempt)
         raise commits.too_many_conflicts(stage.table, stage.run_id)
@@ -90,7 +120,8 @@ class Lake(LakeReader):
         for attempt in range(commits.TRIES):
             with self.stage(table, run_id) as stage:
                 keyring, handle = self._keys(table), self._open_or_create(table)
-                for path, (_, values) in list_data_files(handle, table, [run_id]).items():
+                before = list_data_files(handle, table, [run_id])
+                for path, (_, values) in before.items():
                     unit = stage.unit()
                     for batch in self._batches(table, path):
                         unit.write(unseal(table, batch, keyring, run_id))
@@ -100,8 +131,12 @@ class Lake(LakeReader):
                     return written
                 # The log keeps every mark; this one is said again so that another writer of the run conflicts.
                 marks = {run_id: handle.transaction_version(run_id) or 0, **bytes_marks}
+                if self._lineage is not None:
+                    marks[stated_id(run_id)] = mark_of(written.content_sha256)
+                name, rows = name_partition(table.full_name, run_id), combine(map(format_label, before))
+                notes = {"sealed_with": keyring.active_id}
                 try:
-                    return self._commit(handle, stage, actions, written, marks, {"sealed_with": keyring.active_id})
+                    return self._commit(handle, stage, actions, written, marks, [Material(name, rows, ROWS)], notes)
                 except commits.CommitConflict:  # the partition may be another by now: its rows are read again
                     commits.wait_before_retry(attempt)
         raise commits.too_many_conflicts(table, run_id)
@@ -135,11 +170,28 @@ class Lake(LakeReader):
             self._create(table, "overwrite")
         return outdated
 
+    def noting(self, **notes: str) -> Self:
+        """The same lake, whose statements say something more, such as the engine."""
+        lake = copy(self)
+        lake._lineage = None if self._lineage is None else self._lineage.noting(**notes)  # noqa: SLF001 - a copy
+        return lake
+
+    def log_statements(self) -> LogState | None:
+        """Add the statements of all commits to the lake's log, also of a killed launch; none where nobody signs."""
+        if self._lineage is None:
+            return None
+        return self._lineage.log_commits(self.list_stored(_TIERS), self._disk)
+
+    def _find_materials(self, table: Table, partitions: Sequence[str]) -> list[Material]:
+        return [] if self._lineage is None else self._lineage.find_materials(table.inputs, partitions)
+
     def _sealer(self, table: Table, run_id: str) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
         keyring = self._keys(table, will_seal=True) if table.sealed else None
         return _keep_rows if keyring is None else partial(seal, table, run_id=run_id, keyring=keyring)
 
-    def _exchange(self, handle: DeltaTable, stage: Stage) -> tuple[list[Any], Written, dict[str, int]]:
+    def _exchange(
+        self, handle: DeltaTable, stage: Stage, *, will_sign: bool = False
+    ) -> tuple[list[Any], Written, dict[str, int]]:
         """Move a stage's files to their names.
 
         Gives the actions that make them the partition, what it will be, and the mark of its bytes where they change.
@@ -153,7 +205,8 @@ class Lake(LakeReader):
             commits.remove_file(path, size, values) for path, (size, values) in before.items() if path not in units
         ]
         # Where anything changes, the bytes of all files are known afterwards: those that stay are compared.
-        is_compared = bool(units) and bool(self._rewrites or added or removes or damaged)
+        is_signed = will_sign and self._lineage is not None
+        is_compared = bool(units) and bool(self._rewrites or added or removes or damaged or is_signed)
         repaired = [
             units[path] for path in kept if path in damaged or (is_compared and stage.has_other_bytes(units[path]))
         ]
@@ -181,9 +234,15 @@ class Lake(LakeReader):
         actions: list[Any],
         written: Written,
         marks: dict[str, int],
+        materials: Sequence[Material],
         notes: dict[str, str],
     ) -> Written:
+        statement = None
+        if self._lineage is not None:
+            files = {unit.path: unit.bytes_sha256 for unit in stage.units}
+            statement = self._lineage.sign(stage.table, stage.run_id, written.content_sha256, files, materials, **notes)
         notes = {"run_id": stage.run_id, "content_sha256": written.content_sha256, **notes}
+        notes |= {} if statement is None else {"statement": statement}
         properties = CommitProperties(
             custom_metadata={f"teetotal.{name}": note for name, note in notes.items()},
             app_transactions=[Transaction(app, mark) for app, mark in marks.items()],
@@ -194,6 +253,8 @@ class Lake(LakeReader):
             handle.update_incremental()
             if self._disk is not None:
                 self._disk.sync_log(self.log(stage.table), before, handle.version())
+        if self._lineage is not None:
+            self._lineage.note_commit(stage.table.full_name, stage.run_id, written.content_sha256, handle.version())
         return replace(written, version=handle.version())
 
     def _open_or_create(self, table: Table) -> DeltaTable:
@@ -208,6 +269,11 @@ class Lake(LakeReader):
         return handle
 
     def _create(self, table: Table, mode: Literal["ignore", "overwrite"], *ignored: type[Exception]) -> None:
+        statement = None
+        if mode == "overwrite" and self._lineage is not None:
+            statement = self._lineage.sign(
+                table, EVERY, combine([]), {}, (), note="emptied: written by another version"
+            )
         with report_unreachable(f"{self.uri(table)} could not be made"), suppress(*ignored):
             made = DeltaTable.create(
                 self.uri(table),
@@ -218,6 +284,9 @@ class Lake(LakeReader):
                 description=table.grain,
                 configuration=_CONFIGURATION,
                 storage_options=dict(self.place.options) or None,
+                commit_properties=None
+                if statement is None
+                else CommitProperties(custom_metadata={"teetotal.statement": statement}),
             )
             if self._disk is not None:
                 self._disk.sync_log(self.log(table), made.version() - 1, made.version())

@@ -10,15 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from lake.datafiles import Damage, open_data_file
+from lake.datafiles import Damage, digest_data_file, open_data_file
 from lake.digest import ContentDigest, digest_file
 from lake.errors import DataDamaged
 from lake.log_recovery import unreadable_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lake.snapshot import Snapshot
     from lake.store import Lake
@@ -39,11 +40,16 @@ class Verified:
 
 
 def verify_table(
-    lake: Lake, table: Table, run_ids: Iterable[str] | None = None, is_due: Callable[[str], bool] = lambda _: True
+    lake: Lake,
+    table: Table,
+    run_ids: Iterable[str] | None = None,
+    is_due: Callable[[str], bool] = lambda _: True,
+    signed: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> Verified:
     """Compare the data files of a table, or of some runs, with the log and with the digests in their names.
 
-    `is_due` picks partitions by their content digest. A log that cannot be read is told, and nothing else.
+    `is_due` picks partitions by their content digest. `signed` are the digests of the bytes of a run's files where a
+    statement has them: such files are not parsed. A log that cannot be read is told, and nothing else.
     """
     log = [
         Damage(table.full_name, None, f"_delta_log/{name}", "is not readable")
@@ -55,15 +61,21 @@ def verify_table(
     wanted = snapshot.sizes if run_ids is None else set(run_ids)
     due = [name for name in snapshot.sizes if name in wanted and is_due(snapshot.content_sha256(name))]
     with ThreadPoolExecutor(_PARTITIONS_AT_ONCE, thread_name_prefix="verify") as pool:
-        damages = [one for found in pool.map(partial(_verify_partition, lake, snapshot), due) for one in found]
+        verify = partial(_verify_partition, lake, snapshot, signed)
+        damages = [one for found in pool.map(verify, due) for one in found]
     sizes = [size for name in due for size in snapshot.sizes[name].values()]
     return Verified(len(sizes), sum(sizes), damages)
 
 
-def _verify_partition(lake: Lake, snapshot: Snapshot, run_id: str) -> list[Damage]:
+def _verify_partition(
+    lake: Lake, snapshot: Snapshot, signed: Mapping[str, Mapping[str, str]], run_id: str
+) -> list[Damage]:
     """What is wrong with the data files of one run's partition."""
-    table, paths = snapshot.table, snapshot.files(run_id)
+    table, paths = snapshot.table, sorted(snapshot.sizes[run_id])
     wrong = snapshot.damages(run_id)
+    if run_id in signed:
+        wrong |= _compare_signed(lake, table, signed[run_id], [path for path in paths if path not in wrong])
+        return [Damage(table.full_name, run_id, path, reason) for path, reason in sorted(wrong.items())]
     looks = {path: _look_at(lake, table, path) for path in paths if path not in wrong}
     wrong |= {path: look.fault for path, look in looks.items() if look.fault is not None}
     if not wrong and snapshot.has_bytes(run_id, {path: look.bytes_sha256 for path, look in looks.items()}) is False:
@@ -71,6 +83,17 @@ def _verify_partition(lake: Lake, snapshot: Snapshot, run_id: str) -> list[Damag
         others = "" if len(paths) == 1 else ", or another file of this partition has"
         wrong = dict.fromkeys(paths, f"has other bytes than were written{others}")
     return [Damage(table.full_name, run_id, path, reason) for path, reason in sorted(wrong.items())]
+
+
+def _compare_signed(lake: Lake, table: Table, signed: Mapping[str, str], paths: Sequence[str]) -> dict[str, str]:
+    """The files whose bytes are not those that were signed; such a one is parsed to say what is wrong with it."""
+    wrong = {}
+    for path in paths:
+        found, expected = digest_data_file(lake.root(table), path), signed.get(f"{table.path}/{path}", "none")
+        if found != expected:
+            fault = _look_at(lake, table, path).fault or "has other bytes than were signed"
+            wrong[path] = f"{fault}: expected SHA-256 {expected}, found {found}"
+    return wrong
 
 
 @dataclass(frozen=True)

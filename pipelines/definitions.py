@@ -12,7 +12,7 @@ from assets.specs import landing_spec
 from assets.training_runs import training_runs
 from lake.attestation_keys import load_keys
 from lake.landing_zone import LandingZone
-from lake.store import Lake
+from pipelines.cli.session import open_signed_lake
 from pipelines.jobs import CATCH_UP, COMPARE, INGEST, console, data_docs, executor, maintenance
 from pipelines.landing_sensor import build_landing_sensor
 from pipelines.schedules import data_docs_schedule, maintenance_schedule, nightly
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def build_context(chosen: Settings, listener: BuildListener | None = None) -> BuildContext:
     """The lake, the landing zone and the bounds that the settings name."""
     return BuildContext(
-        lake=Lake(chosen.lake, chosen.keyring),
+        lake=open_signed_lake(chosen),
         zone=LandingZone(chosen.landing),
         limits=chosen.limits,
         docs=chosen.docs,

@@ -103,6 +103,7 @@ class Upkeep(dg.Config):
 def tidy_tables(context: dg.OpExecutionContext, config: Upkeep, build_context: dg.ResourceParam[BuildContext]) -> None:
     """Checkpoint every table's log, delete files that no version of the last week holds, and verify some data files."""
     tag_launch(context.instance, context.run.run_id)
+    build_context.lake.log_statements()  # before entries that carry statements are deleted
     removed, tables = 0, (*TABLES.values(), outcomes.TABLE)
     for table in tables:
         files = build_context.lake.tidy(table, config.retention_hours)

@@ -14,6 +14,7 @@ from gold.margin import MARGIN
 from lake.cluster import Cluster
 from lake.errors import ContractBroken
 from lake.keyring import KeyringFile, KeyringSecret, NoKeyring
+from lake.lineage.keys import SigningKeys
 from lake.locations import Location
 from pipelines.cli.memory_advice import find_memory
 from pipelines.hosts import parse_authority
@@ -78,6 +79,10 @@ class Settings:
     query_memory_bytes: int = _QUERY_MEMORY_BYTES
     # The largest difference between two groups of runs that counts as none.
     margin: float = MARGIN
+    # What signs the statements of commits, and which signatures count; none where nobody signs.
+    signing: SigningKeys | None = None
+    # Which signatures count when a lake is verified.
+    trust: Path = Path("signing-trust.txt")
 
 
 def settings(
@@ -110,6 +115,8 @@ def settings(
         ui_hosts=_ui_hosts(known),
         query_memory_bytes=_query_memory(known),
         margin=_margin(margin, known),
+        signing=_signing(place, keys, known),
+        trust=_trust(place, keys, known),
     )
 
 
@@ -272,6 +279,31 @@ def _keyring(lake: Location, typed: str | None, known: Mapping[str, str]) -> Key
         "set TEETOTAL_KEYRING to the path of one, or TEETOTAL_KEYRING_SECRET to its text; to make one: "
         "`teetotal --keyring PATH keys create`",
     )
+
+
+def _signing(lake: Location, keyring: KeyringSource, known: Mapping[str, str]) -> SigningKeys | None:
+    """The command or the key file that was named; else, beside a local lake's keyring, a key made on first use."""
+    trust, command = _trust(lake, keyring, known), known.get("TEETOTAL_SIGNER", "").strip()
+    named, key = known.get("TEETOTAL_SIGNING_KEY", "").strip(), known.get("TEETOTAL_SIGNER_KEY", "").strip()
+    if command and (named or not key):
+        raise ContractBroken(
+            "TEETOTAL_SIGNER is set" + (" beside TEETOTAL_SIGNING_KEY" if named else " without TEETOTAL_SIGNER_KEY"),
+            "a command that signs needs its public key (name+hash+key) in TEETOTAL_SIGNER_KEY, and no other key",
+        )
+    if command:
+        return SigningKeys(trust, command=command, command_key=key)
+    if named == "none":
+        return None
+    if named:
+        return SigningKeys(trust, _path(named))
+    if not lake.is_local:  # others may share it: no key is made by itself
+        return None
+    return SigningKeys(trust, trust.with_name("signing-key.pem"), is_made_on_first_use=True)
+
+
+def _trust(lake: Location, keyring: KeyringSource, known: Mapping[str, str]) -> Path:
+    beside = keyring.path.parent if isinstance(keyring, KeyringFile) else _beside(lake)
+    return _path(known.get("TEETOTAL_TRUST")) or beside / "signing-trust.txt"
 
 
 def _limits(known: Mapping[str, str]) -> Limits:

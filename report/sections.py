@@ -302,7 +302,8 @@ def _provenance(tables: Tables, versions: Mapping[str, str]) -> Section:
     digests = element(
         "details", element("summary", f"{format_count(len(tables['bronze.source_files']), 'source file')}"), sources
     )
-    return Section("provenance", "Provenance", before=(made, runs, digests))
+    signed = [element("p", row["sentence"]) for row in tables.get("signatures", ())]
+    return Section("provenance", "Provenance", before=(made, *signed, runs, digests))
 
 
 def _list_omitted(count: int) -> list[Markup]:

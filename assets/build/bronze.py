@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from assets.build.freshness import mark_landing
 from assets.build.landing_tasks import land_on
+from assets.build.provenance import list_sources
 from bronze import land, runs, source_files
 from lake.attestation_keys import NO_KEYS
 from lake.errors import SourceUnavailable
@@ -54,8 +56,13 @@ def materialise(
             landed = land_on(executors, zone, run_id, stages, limits, progress, keys)
         if mark_landing(zone.relist(), run_id, keys) != mark:
             raise SourceUnavailable(f"run {run_id} changed while it was read", "run it again when it is at rest")
+        whole, each = list_sources(run_id, zone.manifest(run_id), (file.sha256 for file in landed.files), keys)
         with ThreadPoolExecutor(thread_name_prefix="commit") as pool:  # most of a commit is waiting for the disk
-            written = list(pool.map(lambda stage: lake.commit(stage, landed.made_from), stages.values()))
-    written.append(lake.replace(source_files.TABLE, run_id, landed.source_files, landed.made_from))
-    written.append(lake.replace(runs.TABLE, run_id, landed.runs, landed.made_from, seen=mark))
+            commit = partial(lake.commit, made_from=landed.made_from, sources=whole)
+            written = list(pool.map(commit, stages.values()))
+    # Of each file one table speaks; all others name the whole of them.
+    written.append(
+        lake.replace(source_files.TABLE, run_id, landed.source_files, landed.made_from, sources=[*whole, *each])
+    )
+    written.append(lake.replace(runs.TABLE, run_id, landed.runs, landed.made_from, seen=mark, sources=whole))
     return written

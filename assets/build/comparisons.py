@@ -140,7 +140,10 @@ def make_pair(lake: Lake, stale: StalePair) -> list[Written]:
     if stale.pair is not None:
         with naming(f"comparing {stale.run_id} with {', '.join(stale.partners) or 'nothing'}"):
             frames |= compare_pair(lake, stale.pair, stale.noise, stale.margin)
-    return [lake.replace(table, stale.run_id, frame, stale.made_from[table]) for table, frame in frames.items()]
+    read = sorted({stale.run_id, *stale.partners, *(name for group in stale.noise for name in group)})
+    return [
+        lake.replace(table, stale.run_id, frame, stale.made_from[table], read=read) for table, frame in frames.items()
+    ]
 
 
 def compare_pair(
@@ -227,7 +230,7 @@ def make_family(lake: Lake, stale: StaleFamily) -> Written:
     if stale.members:
         points = [point for name in stale.members for point in _list_points(lake, name)]
         rows = scaling.measure(stale.family, stale.regime, points)
-    return lake.replace(scaling.TABLE, stale.partition, rows, stale.made_from)
+    return lake.replace(scaling.TABLE, stale.partition, rows, stale.made_from, read=stale.members)
 
 
 def build_published(lake: Lake) -> Written:

@@ -43,6 +43,13 @@ class StaleRegime:
     why: str
 
     @property
+    def read(self) -> list[str]:
+        """All runs whose tables are read."""
+        return sorted(
+            {name for pair in self.pairs for name in (*pair.candidates, *pair.baselines)} | set(self.off_runs)
+        )
+
+    @property
     def members(self) -> tuple[str, ...]:
         """The runs of the regime whose pairs are read."""
         return tuple(pair.run_id for pair in self.pairs)
@@ -96,7 +103,10 @@ def make_forecasts(lake: Lake, stale: StaleRegime) -> list[Written]:
             frames[cost_model.TABLE] = cost_model.measure(model.regime, model.pairs, plateaus)
             frames[prediction_checks.TABLE] = prediction_checks.measure(model.regime, model.pairs, model.off_runs)
             frames[what_if.TABLE] = what_if.measure(model)
-    return [lake.replace(table, stale.regime, rows, stale.made_from[table]) for table, rows in frames.items()]
+    return [
+        lake.replace(table, stale.regime, rows, stale.made_from[table], read=stale.read)
+        for table, rows in frames.items()
+    ]
 
 
 def read_regime(lake: Lake, regime: str, also: Collection[str] = ()) -> RegimeModel:

@@ -78,7 +78,7 @@ def flag_replays(lake: Lake) -> list[Written]:
         others, made_from = look.replays.get(run_id, []), fingerprint_run(look, table, run_id)
         if not snapshot.is_made_from(run_id, made_from):
             rows = engine.rows(attested_runs.measure(engine.read(lake, runs.TABLE, [run_id]), others))
-            written.append(lake.replace(table, run_id, rows, made_from))
+            written.append(lake.replace(table, run_id, rows, made_from, read=[run_id, *others]))
     return written
 
 

@@ -50,8 +50,10 @@ def rotate_keys(chosen: Settings, resume: bool) -> None:
     KeyringGuard(chosen.lake, chosen.keyring).peek()  # so that a lost keyring is not replaced by a new one
     ring = chosen.keyring() if resume else chosen.keyring.rotate()
     session.print_lines(f"{ring.place}: key {ring.active_id} is active")
-    for written in keyrings.reseal_tables(session.open_lake(chosen), ring):
+    lake = session.open_signed_lake(chosen)
+    for written in keyrings.reseal_tables(lake, ring):
         session.print_lines(f"{written.table}, run {written.run_id}: {written.rows:,} rows sealed again")
+    lake.log_statements()
     session.print_lines(
         "Every partition is sealed with the active key. Files of older versions stay until they are vacuumed."
     )

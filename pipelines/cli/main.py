@@ -16,6 +16,7 @@ from pipelines.cli.failures import FAILED, INTERRUPTED, require_resources, tell_
 from pipelines.cli.forecast_commands import validate, what_if
 from pipelines.cli.gate_commands import baseline, gate
 from pipelines.cli.key_commands import keys
+from pipelines.cli.lineage_commands import anchor, evidence, signing
 from pipelines.cli.plan_command import plan
 from pipelines.cli.verify_command import verify
 
@@ -80,6 +81,9 @@ def main(ctx: click.Context) -> None:
 
 main.add_command(keys)
 main.add_command(verify)
+main.add_command(anchor)
+main.add_command(evidence)
+main.add_command(signing)
 main.add_command(what_if)
 main.add_command(validate)
 main.add_command(compare)
@@ -297,9 +301,10 @@ def query_lake(
 @click.pass_obj
 def report_page(chosen: Settings, out: Path, run_ids: tuple[str, ...]) -> None:
     """Write the answers as one HTML file that needs no network: verdicts, figures, reasons, provenance."""
+    from lake.lineage.keys import load_trust
     from pipelines.cli import report
 
-    made = report.build_page(session.open_built_lake(chosen), run_ids)
+    made = report.build_page(session.open_built_lake(chosen), run_ids, load_trust(chosen.trust))
     size = report.write_page(out, made.html)
     session.print_lines(f"{out}: {made.runs} runs, {made.figures} figures, {size / 1e6:.1f} MB")
     for text in (*made.failed, *made.unchecked):

@@ -11,6 +11,7 @@ from assets.build.state import assess_comparisons, find_failures
 from bronze import source_files
 from gold import pairs
 from pipelines.cli.session import require_runs
+from pipelines.cli.verification import audit_statements, format_damage
 from pipelines.cli.whole_files import open_whole
 from report.page import Page, page
 from silver import nonce_budgets, rejects, rule_counts
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from lake.lineage.keys import Trust
     from lake.store import Lake
     from lake.tables import Table
 
@@ -40,14 +42,34 @@ _NAMED = 10
 _WITH = ("teetotal", "dagster", "deltalake", "duckdb", "narwhals", "polars", "pyarrow", "vl-convert-python")
 
 
-def build_page(lake: Lake, run_ids: Sequence[str] = ()) -> Page:
-    """The page of some runs and their baselines, or of all."""
+def build_page(lake: Lake, run_ids: Sequence[str] = (), trust: Trust | None = None) -> Page:
+    """The page of some runs and their baselines, or of all; with keys to believe, what is not as signed comes first."""
     require_runs(lake, run_ids, [conformed.TABLE])
     known, wanted = lake.snapshot(conformed.TABLE).run_ids, None
     if run_ids:
         baselines = lake.scan(pairs.TABLE, run_ids).select("baseline_run_id").drop_nulls().collect().to_series()
         wanted = sorted({*run_ids, *baselines})
-    return page(_tables(lake, wanted), read_versions(), *_warnings(lake, known if wanted is None else wanted))
+    tables, (failed, unchecked) = _tables(lake, wanted), _warnings(lake, known if wanted is None else wanted)
+    if trust is not None:
+        sentence, forged = _describe_signatures(lake, trust, wanted or ())
+        tables["signatures"] = [{"sentence": sentence}]
+        failed = (*forged, *failed)
+    return page(tables, read_versions(), failed, unchecked)
+
+
+def _describe_signatures(lake: Lake, trust: Trust, run_ids: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """By whom the tables are signed, in a sentence; and what of them is not what was signed, by their logs alone."""
+    history, audit = audit_statements(lake, trust, run_ids)
+    wrong = [*history.faults, *(format_damage(damage) for damage in audit.damages)]
+    more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+    forged = [f"Not what was signed, so do not rely on these numbers: {'; '.join(wrong[:_NAMED])}{more}."]
+    signed, unsigned = len(audit.signed), len(audit.unsigned)
+    keys = ", ".join(sorted({one.key_id for one in audit.signed.values()}))
+    sentence = f"Unsigned: no statement speaks of its {unsigned} partitions."
+    if signed:
+        rest = f" {unsigned} partitions are unsigned." if unsigned else ""
+        sentence = f"Signed by key {keys}: {signed} partitions.{rest} `teetotal verify` reads their files as well."
+    return sentence, tuple(forged if wrong else ())
 
 
 def _warnings(lake: Lake, run_ids: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -23,10 +23,19 @@ TIERS = ("bronze", "silver", "gold")
 
 
 def open_lake(chosen: Settings) -> Lake:
-    """The lake that was chosen."""
+    """The lake that was chosen, to be read."""
     from lake.store import Lake
 
     return Lake(chosen.lake, chosen.keyring)
+
+
+def open_signed_lake(chosen: Settings) -> Lake:
+    """The lake that was chosen, to be written: every commit carries a signed statement."""
+    from assets.build.provenance import make_lineage
+    from lake.store import Lake
+
+    lineage = make_lineage(chosen.lake, chosen.signing, {"margin": f"{chosen.margin:g}"})
+    return Lake(chosen.lake, chosen.keyring, lineage)
 
 
 def open_built_lake(chosen: Settings) -> Lake:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,20 +14,53 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.argument("named", nargs=-1, metavar="[RUN_ID]…")
 @click.option("--run", "run_ids", multiple=True, metavar="ID", help="Only this run; may be given again.")
+@click.option(
+    "--since",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help="A checkpoint that you kept (`teetotal anchor`): the log must still begin with it.",
+)
+@click.option(
+    "--trust",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help="The public keys to believe (TEETOTAL_TRUST, default signing-trust.txt beside the keyring).",
+)
+@click.option("--require-signed", is_flag=True, help="Fail where a partition has no signed statement.")
+@click.option("--recompute", is_flag=True, help="Make the tables again from the landing zone, aside, and compare them.")
 @click.pass_obj
-def verify(chosen: Settings, run_ids: tuple[str, ...]) -> None:
-    """Read every data file, and list those that are missing or not what was written.
+def verify(
+    chosen: Settings,
+    named: tuple[str, ...],
+    run_ids: tuple[str, ...],
+    since: Path | None,
+    trust: Path | None,
+    require_signed: bool,
+    recompute: bool,
+) -> None:
+    """Read every data file, and list what is missing or not what was written and signed.
 
-    Exit status 1 where there is one. `teetotal run --full RUN_ID` builds it again.
+    Statements are compared with the tables and their log, and followed to the source files. Exit status 1 where
+    anything is wrong; `teetotal run --full RUN_ID` builds it again.
     """
-    from pipelines.cli.verification import advise, format_damage, verify_lake
+    from lake.landing_zone import LandingZone
+    from lake.lineage.keys import load_trust
+    from pipelines.cli.recomputation import recompute_tables
+    from pipelines.cli.verification import advise, audit_lake, format_audit, format_damage
 
-    found = verify_lake(session.open_built_lake(chosen), run_ids)
-    for damage in found.damages:
-        click.echo(format_damage(damage), err=True)
-    for line in advise(found.damages):
-        click.echo(line, err=True)
-    click.echo(f"{found.files:,} files ({found.bytes / 1e6:,.1f} MB) verified, {len(found.damages):,} damaged")
-    if found.damages:
+    lake, zone, asked = session.open_built_lake(chosen), LandingZone(chosen.landing), (*named, *run_ids)
+    kept = None if since is None else (since.read_text("utf-8"), str(since))
+    found = audit_lake(lake, zone, load_trust(trust or chosen.trust), asked, kept)
+    damages = [*found.damages, *(recompute_tables(chosen, lake, zone, asked, session.print_lines) if recompute else ())]
+    for fault in found.history.faults:
+        session.print_lines(fault, err=True)
+    for damage in damages:
+        session.print_lines(format_damage(damage), err=True)
+    for line in advise(damages):
+        session.print_lines(line, err=True)
+    for line in format_audit(found):
+        session.print_lines(line)
+    files, size = found.verified.files, found.verified.bytes / 1e6
+    session.print_lines(f"{files:,} files ({size:,.1f} MB) verified, {len(damages):,} damaged")
+    if damages or found.history.faults or (require_signed and found.audit.unsigned):
         raise SystemExit(1)

@@ -125,8 +125,8 @@ class Late(Lake):
         super().__init__(place)
         self.waiting: list[Callable[[], Written]] = []
 
-    def replace(self, table: Table, run_id: str, frame: Any, made_from: str, seen: str | None = None) -> Any:
-        self.waiting.append(lambda: super(Late, self).replace(table, run_id, frame, made_from, seen))
+    def replace(self, *arguments: Any, **named: Any) -> Any:
+        self.waiting.append(lambda: super(Late, self).replace(*arguments, **named))
 
 
 class Interleaved(Lake):
@@ -134,8 +134,8 @@ class Interleaved(Lake):
 
     meanwhile: list[Callable[[], Written]]
 
-    def replace(self, table: Table, run_id: str, frame: Any, made_from: str, seen: str | None = None) -> Written:
-        written = super().replace(table, run_id, frame, made_from, seen)
+    def replace(self, table: Table, *arguments: Any, **named: Any) -> Written:
+        written = super().replace(table, *arguments, **named)
         if table is source_files.TABLE:
             for write in self.meanwhile:
                 write()

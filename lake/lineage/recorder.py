@@ -1,0 +1,156 @@
+"""What signs commits as they are made: the build that it names, the digests of what was read, and the log after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from lake.digest import combine
+from lake.lineage.delta_entries import read_entries, touches
+from lake.lineage.envelope import STATEMENT, sign_payload
+from lake.lineage.log import StatementLog
+from lake.lineage.statements import ROWS, Build, Material, name_partition, write_inventory, write_statement
+from lake.snapshot import format_label, mark_of, stated_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from lake.durability import Disk
+    from lake.lineage.keys import SigningKeys
+    from lake.lineage.log import LogState
+    from lake.locations import Location
+    from lake.tables import Table
+
+
+def describe_nothing(_: Table) -> Build:
+    """A build of which nothing is said."""
+    return Build()
+
+
+@dataclass
+class _Known:
+    """The digest of a partition at a version of its table."""
+
+    version: int
+    content_sha256: str
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Signs the commits of one lake."""
+
+    place: Location
+    keys: SigningKeys
+    describe: Callable[[Table], Build] = describe_nothing
+    # Said in every statement: the engine.
+    notes: Mapping[str, str] = field(default_factory=dict)
+    _known: dict[tuple[str, str], _Known] = field(default_factory=dict, repr=False)
+    # The oldest version of each table that was committed and is not in the log yet.
+    _touched: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def noting(self, **notes: str) -> Lineage:
+        """The same, which says something more in every statement."""
+        return replace(self, notes={**self.notes, **notes})
+
+    def sign(
+        self,
+        table: Table,
+        partition: str,
+        content_sha256: str,
+        files: Mapping[str, str],
+        materials: Sequence[Material],
+        **parameters: str,
+    ) -> str | None:
+        """The signed statement of a partition that is about to be committed; none where nobody signs."""
+        if self.keys.signer is None:
+            return None
+        statement = write_statement(
+            table.full_name,
+            partition,
+            content_sha256,
+            {f"{table.path}/{path}": sha256 for path, sha256 in files.items()},
+            materials,
+            self.describe(table),
+            {**self.notes, **parameters},
+        )
+        return sign_payload(STATEMENT, statement, self.keys.signer)
+
+    def find_materials(self, inputs: Iterable[str], partitions: Iterable[str]) -> list[Material]:
+        """The partitions of some tables that a partition is made from, by the digest of their rows as they are now."""
+        names = list(partitions)
+        return [
+            Material(name_partition(table, name), self._find_digest(table, name), ROWS)
+            for table in inputs
+            for name in names
+        ]
+
+    def note_commit(self, table: str, partition: str, content_sha256: str, version: int) -> None:
+        """Remember what was committed: what is made from it needs no look at the table."""
+        self._known[table, partition] = _Known(version, content_sha256)
+        self._touched[table] = min(version, self._touched.get(table, version))
+
+    def log_commits(self, tables: Iterable[str], disk: Disk | None) -> LogState | None:
+        """Add the statements of commits to the log, those of an earlier, killed run too; none where nobody signs."""
+        if self.keys.signer is None:
+            return None
+        names = list(tables)
+        state = StatementLog(self.place).append_commits(
+            names,
+            dict(self._touched),
+            self.keys.signer,
+            self.keys.trust.current,
+            disk,
+            lambda: self._take_inventory(names),
+        )
+        self._touched.clear()
+        return state
+
+    def _find_digest(self, table: str, partition: str) -> str:
+        known = self._known.get((table, partition))
+        if known is not None:
+            for version, entry in read_entries(self.place, table, known.version + 1):
+                if touches(entry, partition):
+                    break
+                known.version = version
+            else:
+                return known.content_sha256
+        handle = self._open(table)
+        if handle is None:
+            return combine([])
+        # One look at the table for all of its partitions: a pair asks for many.
+        found, version = _digest_partitions(handle), handle.version()
+        for name in {partition, *found}:
+            self._known[table, name] = _Known(version, found.get(name, combine([])))
+        return self._known[table, partition].content_sha256
+
+    def _take_inventory(self, tables: Iterable[str]) -> list[bytes]:
+        """What a new log begins with: the rows of all partitions that nobody has signed, as they are now."""
+        found = {}
+        for table in tables:
+            handle = self._open(table)
+            if handle is None:
+                continue
+            for partition, rows in _digest_partitions(handle).items():
+                if handle.transaction_version(stated_id(partition)) != mark_of(rows):
+                    found[name_partition(table, partition)] = rows
+        if not found or self.keys.signer is None:
+            return []
+        return [sign_payload(STATEMENT, write_inventory(found), self.keys.signer).encode()]
+
+    def _open(self, table: str) -> DeltaTable | None:
+        try:
+            uri = f"{self.place}/{table.replace('.', '/')}"
+            return DeltaTable(uri, storage_options=dict(self.place.options) or None)
+        except TableNotFoundError:
+            return None
+
+
+def _digest_partitions(handle: DeltaTable) -> dict[str, str]:
+    """The content digest of every partition of a table."""
+    column = f"partition.{handle.metadata().partition_columns[0]}"
+    actions = pl.DataFrame(handle.get_add_actions(flatten=True)).group_by(column).agg("path")
+    return {name: combine(map(format_label, paths)) for name, paths in actions.iter_rows()}
