@@ -2,8 +2,16 @@
 
 import sys
 
-from pipelines.cli.main import main
+from pipelines.allocators import spare_memory
+from pipelines.cli.main import main as command
+
+
+def main(name: str | None = None) -> None:
+    """Run the command line; `name` is what the command says has to be typed next."""
+    spare_memory()
+    command(prog_name=name)
+
 
 if __name__ == "__main__":
-    sys.argv[0] = "python -m teetotal"  # the command says by it what to type next
-    main(prog_name=sys.argv[0])
+    sys.argv[0] = "python -m teetotal"
+    main(sys.argv[0])
