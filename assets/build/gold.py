@@ -19,6 +19,7 @@ from assets.build.freshness import Look, fingerprint_run
 from assets.build.table_tasks import hand_out
 from gold import (
     attested_runs,
+    idle_breakdown,
     launches,
     logged_steps,
     operation_costs,
@@ -56,14 +57,20 @@ SAMPLED = 16
 END_OF_TIME = 1 << 62
 Slice = tuple[tuple[int, ...], int, int]
 # The tables for which slices of time are added up.
-SLICED_TABLES = (trace_summary.TABLE, time_breakdown.TABLE, launches.TABLE, operation_costs.TABLE)
+SLICED_TABLES = (
+    trace_summary.TABLE,
+    time_breakdown.TABLE,
+    launches.TABLE,
+    operation_costs.TABLE,
+    idle_breakdown.TABLE,
+)
 # To read a rank's spans so many times takes less than to share them out.
 READ_AGAIN = 8
 # All that is read of a span to add it up.
 _SLICED = (
     *("run_id", "rank", "source_sha256", "ordinal", "kind", "pattern", "is_gpu", "category", "name", "ts_ns"),
     *("duration_ns", "correlation_id", "launch_ts_ns", "launch_duration_ns", "direction", "memory", "payload_bytes"),
-    *("is_orphan", "is_before_launch", "step_number", "launch_step_number"),
+    *("is_orphan", "is_before_launch", "step_number", "launch_step_number", "device_id", "stream_id"),
 )
 
 
@@ -157,6 +164,7 @@ class GoldBuild:
             trace_summary.TABLE.name: lambda: trace_summary.measure(
                 wrap_sums(), spanned, stepped.select("run_id", "rank").unique()
             ),
+            idle_breakdown.TABLE.name: lambda: idle_breakdown.measure(wrap_sums(), stepped),
             time_breakdown.TABLE.name: lambda: time_breakdown.measure(wrap_sums(), stepped, seeing()),
             launches.TABLE.name: lambda: launches.measure(wrap_sums(), spanned),
             operation_costs.TABLE.name: lambda: operation_costs.measure(
@@ -203,6 +211,7 @@ class GoldBuild:
                 spanned, self._stepped, self._wrap_known("waits"), low, high
             ),
             launches.TABLE.name: lambda: launches.pick_shorter(spanned, low, high),
+            idle_breakdown.TABLE.name: lambda: idle_breakdown.find_gaps(spanned, low, high),
             operation_costs.TABLE.name: lambda: operation_costs.copy_calls(
                 spanned, self._stepped, self._wrap_known("first_calls"), low, high
             ),
