@@ -23,6 +23,7 @@ from gold import (
     launches,
     logged_steps,
     operation_costs,
+    roofline,
     step_times,
     time_breakdown,
     trace_summary,
@@ -33,7 +34,7 @@ from lake.engines import PolarsEngine
 from lake.errors import naming
 from lake.spill import SpilledRows
 from lake.tables import Scope
-from silver import collectives, runs, spans, steps, throughput
+from silver import collectives, operator_shapes, runs, spans, steps, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -63,6 +64,7 @@ SLICED_TABLES = (
     launches.TABLE,
     operation_costs.TABLE,
     idle_breakdown.TABLE,
+    roofline.TABLE,
 )
 # To read a rank's spans so many times takes less than to share them out.
 READ_AGAIN = 8
@@ -71,6 +73,7 @@ _SLICED = (
     *("run_id", "rank", "source_sha256", "ordinal", "kind", "pattern", "is_gpu", "category", "name", "ts_ns"),
     *("duration_ns", "correlation_id", "launch_ts_ns", "launch_duration_ns", "direction", "memory", "payload_bytes"),
     *("is_orphan", "is_before_launch", "step_number", "launch_step_number", "device_id", "stream_id"),
+    "thread_id",
 )
 
 
@@ -170,6 +173,12 @@ class GoldBuild:
             operation_costs.TABLE.name: lambda: operation_costs.measure(
                 wrap_sums(), spanned, stepped, self._wrap_known("first_calls")
             ),
+            roofline.TABLE.name: lambda: self._engine.wrap(
+                roofline.measure(
+                    self._engine.rows(roofline.sum_shapes(wrap_sums(), self._read(operator_shapes.TABLE))),
+                    self._engine.rows(self._read(runs.TABLE)),
+                )
+            ),
             step_times.TABLE.name: lambda: self._engine.wrap(
                 step_times.measure(
                     self._engine.rows(
@@ -212,6 +221,7 @@ class GoldBuild:
             ),
             launches.TABLE.name: lambda: launches.pick_shorter(spanned, low, high),
             idle_breakdown.TABLE.name: lambda: idle_breakdown.find_gaps(spanned, low, high),
+            roofline.TABLE.name: lambda: roofline.sum_launched(spanned, low, high),
             operation_costs.TABLE.name: lambda: operation_costs.copy_calls(
                 spanned, self._stepped, self._wrap_known("first_calls"), low, high
             ),
