@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from assets.build import bronze, gold, silver
 from benchmarks.peers import PEERS
 from benchmarks.summary import land_files
-from gold import idle_breakdown
+from gold import idle_breakdown, queue_length
 from lake.engines import engine
 from lake.landing_zone import LandingZone
 from lake.store import Lake
@@ -21,11 +21,12 @@ from pipelines.settings import settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    Value = tuple[str, float, float]
+    Value = tuple[str, float, float, float]
 
-# The peer prints microseconds with two decimals.
-_SLACK_NS = 5.0
-_TABLES = (idle_breakdown.TABLE,)
+# The peer rounds idle times to hundredths of a microsecond, and adds up microseconds as floating point.
+_ROUNDED_NS = 5.0
+_ADDED_NS = 1.0
+_TABLES = (idle_breakdown.TABLE, queue_length.TABLE)
 
 
 def main(folder: str) -> None:
@@ -41,9 +42,9 @@ def main(folder: str) -> None:
             bronze.materialise(lake, zone, run_id, places.limits)
             silver.materialise(lake, run_id, engine("polars"))
             gold.materialise(lake, run_id, engine("polars"), _TABLES)
-            for name, theirs, ours in _pair_values(_ask_peer(path), lake, run_id):
+            for name, theirs, ours, slack in _pair_values(_ask_peer(path), lake, run_id):
                 compared += 1
-                if abs(theirs - ours) > _SLACK_NS:
+                if abs(theirs - ours) > slack:
                     differing += 1
                     print(f"{path.name} {name}: theirs {theirs:.0f}, ours {ours:.0f}")
     print(f"{len(traces)} ranks, {compared} values, {compared - differing} equal, {differing} differ")
@@ -60,7 +61,11 @@ def _ask_peer(path: Path) -> dict[str, Any]:
 def _pair_values(answer: dict[str, Any], lake: Lake, run_id: str) -> Iterator[Value]:
     idle = {row["stream"]: row for row in lake.scan(idle_breakdown.TABLE, [run_id]).collect().to_dicts()}
     for stream, part, idle_us in answer["idle_us"]:
-        yield f"stream {stream} {part}", idle_us * 1e3, idle[stream][f"{part}_ns"]
+        yield f"stream {stream} {part}_ns", idle_us * 1e3, idle[stream][f"{part}_ns"], _ROUNDED_NS
+    queues = {row["stream"]: row for row in lake.scan(queue_length.TABLE, [run_id]).collect().to_dicts()}
+    for stream, peak, queued_us in answer["queues"]:
+        yield f"stream {stream} peak_length", peak, queues[stream]["peak_length"], 0
+        yield f"stream {stream} queued_ns", queued_us * 1e3, queues[stream]["queued_ns"], _ADDED_NS
 
 
 if __name__ == "__main__":

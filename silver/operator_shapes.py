@@ -43,10 +43,13 @@ TABLE = Table(
 )
 # A list that is longer is of no operator here.
 _LONGEST = 2000
+_NUMBERS = "^[\\]\\[0-9, \n-]*\\z"
+_TYPES = '^[\\]\\["A-Za-z0-9_:<>, \n]*\\z'
+_VALUES = '^([\\]\\["0-9.eE+, \n-]|True|False|None|inf|nan)*\\z'
 
 
 def conform(events: Frame) -> Frame:
-    """Take the lists out of the arguments' text as they are; what they mean is for those who count with them."""
+    """Take the lists out of the arguments' text as they are, numbers and names of types alone: no text of a person."""
     args = nw.col("args")
     shaped = events.filter(
         nw.col("name").is_in(OPERATORS),
@@ -56,20 +59,18 @@ def conform(events: Frame) -> Frame:
     )
     return select_declared(
         shaped.with_columns(
-            # Numbers and brackets alone: the list ends where the next name begins.
-            input_shapes=_take_after(args, "Input Dims").str.replace_all('(?s),?[ \n]*["}].*', ""),
-            input_types=_take_list(args, "Input type", "(?s)[]].*", "]"),
+            # The list of sizes ends where the next name begins.
+            input_shapes=_take_list(args, "Input Dims", '(?s),?[ \n]*["}].*', "", _NUMBERS),
+            input_types=_take_list(args, "Input type", "(?s)\\].*", "]", _TYPES),
             # Texts, which may hold brackets: the list ends after the quote of the last.
-            input_values=_take_list(args, "Concrete Inputs", '(?s)"[ \n]*[]].*', '"]'),
+            input_values=_take_list(args, "Concrete Inputs", '(?s)"[ \n]*\\].*', '"]', _VALUES),
         ),
         TABLE,
     )
 
 
-def _take_after(args: nw.Expr, key: str) -> nw.Expr:
-    return args.str.replace_all(f'(?s)^.*"{key}": ?', "").str.slice(0, _LONGEST)
-
-
-def _take_list(args: nw.Expr, key: str, rest: str, end: str) -> nw.Expr:
-    is_there = args.str.contains(f'"{key}"', literal=True)
-    return nw.when(is_there).then(_take_after(args, key).str.replace_all(rest, end)).otherwise(nw.lit(""))
+def _take_list(args: nw.Expr, key: str, rest: str, end: str, allowed: str) -> nw.Expr:
+    """The list under a key, without the rest of the arguments; empty where there is none that is allowed."""
+    taken = args.str.replace_all(f'(?s)^.*"{key}": ?', "").str.slice(0, _LONGEST).str.replace_all(rest, end)
+    is_there = args.str.contains(f'"{key}"', literal=True) & taken.str.contains(allowed)
+    return nw.when(is_there).then(taken).otherwise(nw.lit(""))

@@ -23,6 +23,7 @@ from gold import (
     launches,
     logged_steps,
     operation_costs,
+    queue_length,
     roofline,
     step_times,
     time_breakdown,
@@ -64,6 +65,7 @@ SLICED_TABLES = (
     launches.TABLE,
     operation_costs.TABLE,
     idle_breakdown.TABLE,
+    queue_length.TABLE,
     roofline.TABLE,
 )
 # To read a rank's spans so many times takes less than to share them out.
@@ -168,6 +170,7 @@ class GoldBuild:
                 wrap_sums(), spanned, stepped.select("run_id", "rank").unique()
             ),
             idle_breakdown.TABLE.name: lambda: idle_breakdown.measure(wrap_sums(), stepped),
+            queue_length.TABLE.name: lambda: queue_length.measure(wrap_sums(), stepped),
             time_breakdown.TABLE.name: lambda: time_breakdown.measure(wrap_sums(), stepped, seeing()),
             launches.TABLE.name: lambda: launches.measure(wrap_sums(), spanned),
             operation_costs.TABLE.name: lambda: operation_costs.measure(
@@ -221,6 +224,7 @@ class GoldBuild:
             ),
             launches.TABLE.name: lambda: launches.pick_shorter(spanned, low, high),
             idle_breakdown.TABLE.name: lambda: idle_breakdown.find_gaps(spanned, low, high),
+            queue_length.TABLE.name: lambda: queue_length.count_queued(spanned, low, high),
             roofline.TABLE.name: lambda: roofline.sum_launched(spanned, low, high),
             operation_costs.TABLE.name: lambda: operation_costs.copy_calls(
                 spanned, self._stepped, self._wrap_known("first_calls"), low, high

@@ -72,3 +72,8 @@ def test_operators_without_shapes_and_other_events_are_left_out(engine: Bench) -
         operator(shaped, category="Operator"),
     )
     assert found == [("[[2,3]]", "", "")]
+
+
+def test_a_list_that_holds_a_text_of_a_person_is_not_taken(engine: Bench) -> None:
+    lists = {"Input Dims": [[2, 3]], "Input type": ["/home/alice/x.py"], "Concrete Inputs": ["alice@example.com"]}
+    assert take_lists(engine, operator(lists)) == [("[[2,3]]", "", "")]
