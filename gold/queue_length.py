@@ -52,7 +52,8 @@ def count_queued(spans: Frame, low_ns: int, high_ns: int) -> Frame:
 
     The length grows by one where a launch begins and falls by one where its work starts; changes at one moment are one.
     """
-    work = spans.filter(nw.col("is_gpu")).select(
+    started, launched = ((nw.col(name) >= low_ns) & (nw.col(name) < high_ns) for name in ("ts_ns", "launch_ts_ns"))
+    work = spans.filter(nw.col("is_gpu"), started | launched.fill_null(False)).select(
         *("run_id", "rank", "ts_ns", "launch_ts_ns", "stream_id"), device_id=nw.col("device_id").fill_null(0)
     )
     by_stream = work.filter(~nw.col("stream_id").is_null()).with_columns(_is_all=_ZERO, _stream=nw.col("stream_id"))

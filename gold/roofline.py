@@ -109,8 +109,9 @@ def sum_launched(spans: Frame, low_ns: int, high_ns: int) -> Frame:
     calls = spans.filter(
         nw.col("category").is_in(["cuda_runtime", "cuda_driver"]), start >= low_ns, start < high_ns
     ).select(*_CALL, _thread=thread)
-    calls = calls.group_by(*_CALL).agg(_thread=nw.col("_thread").min())
-    work = work.join(calls, on=list(_CALL), how="inner")
+    sums = ("kernels_count", "total_ns", "is_tf32")
+    # A call that is there twice, at one time, is one.
+    work = work.join(calls, on=list(_CALL), how="inner").group_by(*_CALL, *sums).agg(_thread=nw.col("_thread").min())
     held = find_containing(work, outer.select(*keys, "ts_ns", "duration_ns", "_nth"), keys, "_nth")
     held = (
         held.filter(~nw.col("_nth").is_null())
