@@ -31,7 +31,7 @@ def main(expected_path: str, folder: str) -> None:
         places = settings(f"{home}/lake", f"{home}/landing")
         lake, zone = Lake(places.lake, places.keyring), LandingZone(places.landing)
         for run_id, rows in sets.items():
-            _land(Path(folder), places.landing.directory / run_id, [row["file"] for row in rows])
+            land_files(Path(folder), places.landing.directory / run_id, [row["file"] for row in rows])
             bronze.materialise(lake, zone, run_id, places.limits)
             silver.materialise(lake, run_id, engine("polars"))
             gold.materialise(lake, run_id, engine("polars"))
@@ -49,7 +49,8 @@ def main(expected_path: str, folder: str) -> None:
     raise SystemExit(differing > 0)
 
 
-def _land(folder: Path, directory: Path, names: list[str]) -> None:
+def land_files(folder: Path, directory: Path, names: list[str]) -> None:
+    """Lay files of a folder, by how their names begin, into the landing directory of one run."""
     directory.mkdir(parents=True)
     for name in names:
         (path,) = folder.rglob(f"{name}*")

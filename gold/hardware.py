@@ -164,6 +164,12 @@ def read_hardware(data: bytes, base: Hardware | None = None, *, name: str = "har
     return merged
 
 
+def find_gpu(name: str, known: Hardware) -> Gpu | None:
+    """The GPU that a run's device name stands for, by the first part of ours: `NVIDIA H200` is h200-sxm."""
+    words = name.lower().replace("-", " ").split()
+    return next((gpu for gpu in known.gpus.values() if gpu.name.partition("-")[0] in words), None)
+
+
 def _find(what: str, name: str, known: Mapping[str, _Entry]) -> _Entry:
     if name not in known:
         raise ContractBroken(f"no {what} {name[:80]!r}", nearest(name[:80], known))

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from gold import (
     attested_runs,
+    collective_bandwidth,
     cost_model,
     energy_overhead,
     exposure,
+    idle_breakdown,
     kernel_breakdown,
     launches,
     operation_costs,
@@ -20,6 +22,8 @@ from gold import (
     pairs,
     prediction_checks,
     published,
+    queue_length,
+    roofline,
     scaling,
     sealing_coverage,
     step_energy,
@@ -53,6 +57,17 @@ if TYPE_CHECKING:
 # The most telling columns of a table, in the order in which a person asks for them; all of them where none are named.
 TELLING: dict[str, tuple[str, ...]] = {
     attested_runs.TABLE.full_name: ("run_id", "verdict", "regime", "cc_mode", "conflicts", "evidence", "reason"),
+    collective_bandwidth.TABLE.full_name: (
+        *("run_id", "library", "collective", "dtype", "buffer_bytes", "group_size", "collectives_count"),
+        *(
+            "transfer_p50_ns",
+            "algorithm_bytes_per_second",
+            "bus_bytes_per_second",
+            "is_lower_bound",
+            "evidence",
+            "reason",
+        ),
+    ),
     cost_model.TABLE.full_name: (
         *("regime", "machine", "term", "chains_count", "bytes_per_second", "low_bytes_per_second"),
         *("high_bytes_per_second", "alpha_ns", "slowdown_ratio", "pairs_count", "models_count"),
@@ -65,6 +80,10 @@ TELLING: dict[str, tuple[str, ...]] = {
     exposure.TABLE.full_name: (
         *("run_id", "rank", "step_number", "collective_number", "buffer_bytes", "start_ns", "ready_ns"),
         *("is_ready_censored", "wait_ns", "crypto_ns", "host_copy_ns", "hidden_ns", "tail_ns", "evidence", "reason"),
+    ),
+    idle_breakdown.TABLE.full_name: (
+        *("run_id", "rank", "device_id", "stream", "total_ns", "idle_ns", "host_wait_ns", "kernel_wait_ns", "other_ns"),
+        *("longest_ns", "evidence", "reason"),
     ),
     kernel_breakdown.TABLE.full_name: (
         *("run_id", "name", "kind", "total_ns", "share_fraction"),
@@ -95,6 +114,14 @@ TELLING: dict[str, tuple[str, ...]] = {
     published.TABLE.full_name: (
         *("source", "workload", "hardware", "regime", "metric", "statistic", "value_number", "unit"),
         *("slowdown_ratio", "evidence_class"),
+    ),
+    queue_length.TABLE.full_name: (
+        *("run_id", "rank", "device_id", "stream", "mean_length", "p50_length", "p99_length", "peak_length"),
+        *("peak_ts_ns", "empty_fraction", "evidence", "reason"),
+    ),
+    roofline.TABLE.full_name: (
+        *("run_id", "operator", "input_shapes", "timed_count", "total_ns", "operations_per_second", "bound"),
+        *("roof_fraction", "evidence", "roof_evidence", "reason"),
     ),
     scaling.TABLE.full_name: (
         *("tee_run_id", "regime", "axis", "axis_number", "overhead_ns", "slowdown_ratio"),
@@ -156,7 +183,11 @@ TELLING: dict[str, tuple[str, ...]] = {
     ),
 }
 # Where the first rows by key say little: the largest of these come first.
-_LEADING = {kernel_breakdown.TABLE.full_name: "total_ns", stragglers.TABLE.full_name: "skew_ns"}
+_LEADING = {
+    kernel_breakdown.TABLE.full_name: "total_ns",
+    roofline.TABLE.full_name: "total_ns",
+    stragglers.TABLE.full_name: "skew_ns",
+}
 _LONGEST_CELL = 160
 _UNITS: dict[str, Callable[[Any], str]] = {
     "ns": format_duration,

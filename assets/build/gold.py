@@ -19,9 +19,12 @@ from assets.build.freshness import Look, fingerprint_run
 from assets.build.table_tasks import hand_out
 from gold import (
     attested_runs,
+    idle_breakdown,
     launches,
     logged_steps,
     operation_costs,
+    queue_length,
+    roofline,
     step_times,
     time_breakdown,
     trace_summary,
@@ -32,7 +35,7 @@ from lake.engines import PolarsEngine
 from lake.errors import naming
 from lake.spill import SpilledRows
 from lake.tables import Scope
-from silver import collectives, runs, spans, steps, throughput
+from silver import collectives, operator_shapes, runs, spans, steps, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,14 +59,23 @@ SAMPLED = 16
 END_OF_TIME = 1 << 62
 Slice = tuple[tuple[int, ...], int, int]
 # The tables for which slices of time are added up.
-SLICED_TABLES = (trace_summary.TABLE, time_breakdown.TABLE, launches.TABLE, operation_costs.TABLE)
+SLICED_TABLES = (
+    trace_summary.TABLE,
+    time_breakdown.TABLE,
+    launches.TABLE,
+    operation_costs.TABLE,
+    idle_breakdown.TABLE,
+    queue_length.TABLE,
+    roofline.TABLE,
+)
 # To read a rank's spans so many times takes less than to share them out.
 READ_AGAIN = 8
 # All that is read of a span to add it up.
 _SLICED = (
     *("run_id", "rank", "source_sha256", "ordinal", "kind", "pattern", "is_gpu", "category", "name", "ts_ns"),
     *("duration_ns", "correlation_id", "launch_ts_ns", "launch_duration_ns", "direction", "memory", "payload_bytes"),
-    *("is_orphan", "is_before_launch", "step_number", "launch_step_number"),
+    *("is_orphan", "is_before_launch", "step_number", "launch_step_number", "device_id", "stream_id"),
+    "thread_id",
 )
 
 
@@ -157,10 +169,18 @@ class GoldBuild:
             trace_summary.TABLE.name: lambda: trace_summary.measure(
                 wrap_sums(), spanned, stepped.select("run_id", "rank").unique()
             ),
+            idle_breakdown.TABLE.name: lambda: idle_breakdown.measure(wrap_sums(), stepped),
+            queue_length.TABLE.name: lambda: queue_length.measure(wrap_sums(), stepped),
             time_breakdown.TABLE.name: lambda: time_breakdown.measure(wrap_sums(), stepped, seeing()),
             launches.TABLE.name: lambda: launches.measure(wrap_sums(), spanned),
             operation_costs.TABLE.name: lambda: operation_costs.measure(
                 wrap_sums(), spanned, stepped, self._wrap_known("first_calls")
+            ),
+            roofline.TABLE.name: lambda: self._engine.wrap(
+                roofline.measure(
+                    self._engine.rows(roofline.sum_shapes(wrap_sums(), self._read(operator_shapes.TABLE))),
+                    self._engine.rows(self._read(runs.TABLE)),
+                )
             ),
             step_times.TABLE.name: lambda: self._engine.wrap(
                 step_times.measure(
@@ -203,6 +223,9 @@ class GoldBuild:
                 spanned, self._stepped, self._wrap_known("waits"), low, high
             ),
             launches.TABLE.name: lambda: launches.pick_shorter(spanned, low, high),
+            idle_breakdown.TABLE.name: lambda: idle_breakdown.find_gaps(spanned, low, high),
+            queue_length.TABLE.name: lambda: queue_length.count_queued(spanned, low, high),
+            roofline.TABLE.name: lambda: roofline.sum_launched(spanned, low, high),
             operation_costs.TABLE.name: lambda: operation_costs.copy_calls(
                 spanned, self._stepped, self._wrap_known("first_calls"), low, high
             ),

@@ -51,6 +51,21 @@ RELATIONS = (
             ORDER BY run_id""",
     ),
     Relation(
+        name="idle_parts_sum_to_the_whole",
+        sentence="busy and idle time sum to the whole, parts to the idle time, and a lone GPU is gold.trace_summary's",
+        table=table("gold.idle_breakdown"),
+        reads=(table("gold.trace_summary"),),
+        query="""
+            WITH found AS (
+                SELECT *, count(*) FILTER (stream = 'all') OVER (PARTITION BY run_id, rank) AS gpus_count FROM checked)
+            SELECT run_id, rank, device_id, stream, f.total_ns, f.busy_ns, f.idle_ns
+            FROM found f LEFT JOIN gold.trace_summary s USING (run_id, rank)
+            WHERE f.total_ns <> f.busy_ns + f.idle_ns OR f.idle_ns <> host_wait_ns + kernel_wait_ns + other_ns
+            OR (stream = 'all' AND gpus_count = 1
+                AND (f.total_ns, f.busy_ns, f.work_count) IS DISTINCT FROM (s.total_ns, s.busy_ns, s.gpu_events))
+            ORDER BY run_id, rank, device_id, stream""",
+    ),
+    Relation(
         name="crossings_are_those_of_silver",
         sentence="crossings and violations of a boundary are as many as in silver.crossings",
         table=table("gold.sealing_coverage"),

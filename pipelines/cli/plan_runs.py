@@ -12,6 +12,7 @@ from assets.build.comparisons import index_measured_runs, require_measured
 from assets.build.forecasts import read_regime, read_runs
 from gold import time_breakdown
 from gold.forecast_runs import OFF
+from gold.hardware import find_gpu
 from gold.outcomes import Refusal
 from gold.strategy_question import MeasuredSealing
 from gold.strategy_time import Workload, count_operations
@@ -97,12 +98,6 @@ def _take_sizes(run: ForecastRun, asked: Asked, known: Hardware) -> tuple[Asked,
 def find_model(name: str, known: Hardware) -> PublicModel | None:
     """The public model that a run's name stands for; none where it is not known."""
     return known.models.get(name.lower().replace(" ", "-").replace("_", "-"))
-
-
-def find_gpu(name: str, known: Hardware) -> Gpu | None:
-    """The GPU that a run's device name stands for, by the first part of ours: `NVIDIA H200` is h200-sxm."""
-    words = name.lower().replace("-", " ").split()
-    return next((gpu for gpu in known.gpus.values() if gpu.name.partition("-")[0] in words), None)
 
 
 def _measure_utilisation(lake: Lake, run: ForecastRun, gpu: Gpu, known: Hardware) -> float | str:
