@@ -26,6 +26,7 @@ from silver import (
     device_samples,
     nonce_budgets,
     nsys_ranks,
+    operator_shapes,
     profiler_events,
     rejects,
     rule_counts,
@@ -357,6 +358,7 @@ def conform_chain(
     keep(rule_counts.TABLE, rule_counts.conform(events, files, claims, kept, stepped, refused))
     together = keep(collectives.TABLE, collectives.conform(kept, traces, claims))
     crossed = keep(crossings.TABLE, crossings.conform(kept, together, claims))
+    keep(operator_shapes.TABLE, operator_shapes.conform(traces))
     keep(nonce_budgets.TABLE, nonce_budgets.conform(crossed))
     paces = keep(throughput.TABLE, throughput.conform(bench.wrap(bronze.training), files, claims))
     attested = keep(attestations.TABLE, attestations.conform(bench.wrap(bronze.tokens), claims, stepped, paces))
