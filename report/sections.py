@@ -66,6 +66,7 @@ def sections(tables: Tables, versions: Mapping[str, str]) -> list[Section]:
         ),
         Section("overhead", "Where it is paid", figures=_figures(tables, "overhead_breakdown")),
         _cheaper(tables),
+        Section("history", "Over time", figures=_figures(tables, "history")),
         Section("time", "Where the time of each rank goes", figures=_figures(tables, "time_breakdown")),
         Section(
             "overlap",
