@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import platform
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from assets.build import gold
+from assets.build.run_comparison import compare_runs_of
 from assets.build.state import assess_comparisons, find_failures
+from assets.build.step_timelines import read_timeline
 from bronze import source_files
 from gold import pairs
 from pipelines.cli.session import require_runs
 from pipelines.cli.whole_files import open_whole
 from report.page import Page, page
+from report.sections import find_example
 from silver import nonce_budgets, rejects, rule_counts
 from silver import runs as conformed
 
@@ -47,7 +51,21 @@ def build_page(lake: Lake, run_ids: Sequence[str] = ()) -> Page:
     if run_ids:
         baselines = lake.scan(pairs.TABLE, run_ids).select("baseline_run_id").drop_nulls().collect().to_series()
         wanted = sorted({*run_ids, *baselines})
-    return page(_tables(lake, wanted), read_versions(), *_warnings(lake, known if wanted is None else wanted))
+    tables = _tables(lake, wanted)
+    warnings = _warnings(lake, known if wanted is None else wanted)
+    made_on = datetime.now(UTC).date().isoformat()
+    return page(tables, read_versions(), *warnings, _read_example(lake, tables), made_on)
+
+
+def _read_example(lake: Lake, tables: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    """What the page shows of its first pair alone: one step of both runs, and what changed between them."""
+    chosen = find_example(tables)
+    if chosen is None:
+        return {}
+    run_id, baseline = chosen
+    compared = compare_runs_of(lake, baseline, run_id)
+    timeline = [row for name in (baseline, run_id) for row in read_timeline(lake, name)]
+    return {"timeline": timeline, "kernels": compared.kernels, "collectives": compared.collectives}
 
 
 def _warnings(lake: Lake, run_ids: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from lake.store import Lake
 
 SECTIONS = (
-    *("verdicts", "slowdown", "overhead", "cheaper", "time", "overlap", "operations"),
+    *("summary", "verdicts", "slowdown", "overhead", "closely", "kernels", "collectives", "cheaper"),
+    *("time", "overlap", "operations"),
     *("sealing", "rejected", "availability", "published", "provenance"),
 )
 
