@@ -20,7 +20,7 @@ _SPEAKING = ("model", "dtype", "gpu")
 def history(rows: Sequence[Row]) -> Figure:
     """One panel per workload of several days, those with a change first; a change is a line with its ratio."""
     dated = [row for row in rows if row["step_ns"] is not None and row["session_number"] is not None]
-    dated.sort(key=lambda row: (row["workload_id"], row["session_number"], row["recorded_at"], row["run_id"]))
+    dated.sort(key=lambda row: (row["workload_id"], row["session_number"], row["recorded_at"] or "", row["run_id"]))
     panels = [list(of) for _, of in groupby(dated, key=lambda row: row["workload_id"])]
     several = [panel for panel in panels if panel[-1]["session_number"] > 1]
     several.sort(key=lambda panel: (-_count_changes(panel), -panel[-1]["session_number"], name_workload(panel[0])))
@@ -68,7 +68,10 @@ def _describe_panel(panel: Sequence[Row]) -> Iterator[Row]:
             change = {}
             if row["is_change_point"]:
                 ratio = format_ratio(row["change_ratio"]) if finite(row["change_ratio"]) else ""
-                change = {"changed_at": row["session_number"] - 0.5, "ratio": f"{ratio} {legible(row['changed'])}"}
+                change = {
+                    "changed_at": row["session_number"] - 0.5,
+                    "ratio": f"{ratio} {legible(row['changed'] or '')}",
+                }
             yield {
                 "panel": named,
                 "run": legible(row["run_id"]),
