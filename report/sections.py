@@ -127,7 +127,7 @@ def _look_closely(tables: Tables, example: Mapping[str, Sequence[Row]]) -> list[
         return []
     heat = step_heat_map(tables["gold.time_breakdown"], chosen)
     intervals = example.get("timeline", ())
-    line = step_timeline(intervals)
+    line = step_timeline(intervals, tables["gold.time_breakdown"])
     drawn = (
         *((("step_heat_map", heat),) if heat.rows else ()),
         *((("step_timeline", line),) if intervals else ()),

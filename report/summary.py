@@ -69,7 +69,7 @@ def _tell_verdict(ordered: Sequence[tuple[Row, Row]]) -> str:
     told = ", ".join(f"{counts[word]} {word}" for word in dict.fromkeys(_WORDS.values()) if counts[word])
     slower = [leading["slowdown_ratio"] for _, leading in ordered if leading["verdict_class"] == "slower"]
     ends = sorted({format_ratio(one) for one in (min(slower), max(slower))}) if slower else []
-    return f"of {format_count(len(ordered), 'pair')}, {told}" + (f"; slower by {' to '.join(ends)}" if ends else "")
+    return f"of {format_count(len(ordered), 'pair')}, {told}" + (f"; slowdown {' to '.join(ends)}" if ends else "")
 
 
 def _tell_where(tables: Tables, ordered: Sequence[tuple[Row, Row]]) -> str:
@@ -95,10 +95,8 @@ def _tell_next(tables: Tables, ordered: Sequence[tuple[Row, Row]]) -> str:
         best = min(
             worth, key=lambda row: ("accumulate" in row["change"], -row["saved_ns"], row["run_id"], row["change"])
         )
-        now = format_duration(best["current_step_ns"])
-        return (
-            f"try {best['change']} on {best['run_id']}: {format_duration(best['saved_ns'])} of {now} per step, modelled"
-        )
+        saved, now = (format_duration(best[name]) for name in ("saved_ns", "current_step_ns"))
+        return f"try {best['change']} on {best['run_id']}: it would save {saved} of {now} per step, modelled"
     undecided = [leading for _, leading in ordered if not is_concluded(leading) and leading.get("more_runs_count")]
     if undecided:
         first = undecided[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gold.time_breakdown import PARTS
 from report.colours import COLOURS, WORDS
 from report.figure import TOOLTIP, Figure, Row, format_omitted, legend, ms
 from report.units import format_duration, legible
@@ -15,16 +16,16 @@ MOST_RANKS = 16
 _WIDTH = 720
 
 
-def step_timeline(rows: Sequence[Row]) -> Figure:
-    """A panel per run, a bar per rank; `rows` are those of gold.step_timeline, already merged to pixels."""
-    ranks = {(row["run_id"], row["rank"]) for row in rows}
+def step_timeline(rows: Sequence[Row], cells: Sequence[Row]) -> Figure:
+    """A panel per run, a bar per rank: rows of gold.step_timeline; `cells`, of gold.time_breakdown, say it in words."""
+    places = dict.fromkeys((row["run_id"], row["rank"], row["step_number"]) for row in rows)
     kept = [row for row in rows if row["rank"] < MOST_RANKS]
     shown = tuple(_describe_interval(row) for row in kept)
     used = [(WORDS[part], colour) for part, colour in COLOURS.items() if any(row["part"] == part for row in kept)]
-    totals = [_tell_total(run_id, rank, kept) for run_id, rank in dict.fromkeys((r["run_id"], r["rank"]) for r in kept)]
-    left = len(ranks) - len({(row["run_id"], row["rank"]) for row in kept})
-    notes = (*totals, *format_omitted(left, "rank"))
-    subtitle = "one step of median length, ranks on one clock; every pixel shows what took most of it; measured"
+    by_place = {(cell["run_id"], cell["rank"], cell["step_number"]): cell for cell in cells}
+    told = [_tell_total(by_place[place]) for place in places if place in by_place and place[1] < MOST_RANKS]
+    notes = (*told, *format_omitted(sum(rank >= MOST_RANKS for _, rank, _ in places), "rank"))
+    subtitle = "one step of median length, ranks on one clock, measured; every pixel shows what took most of it"
     return Figure("One step, moment by moment", subtitle, shown, _spec(used), notes)
 
 
@@ -43,16 +44,13 @@ def _describe_interval(row: Row) -> Row:
     }
 
 
-def _tell_total(run_id: str, rank: int, rows: Sequence[Row]) -> str:
-    """What a rank did in words: the text beside the picture."""
-    sums: dict[str, int] = {}
-    for row in rows:
-        if (row["run_id"], row["rank"]) == (run_id, rank):
-            sums[row["part"]] = sums.get(row["part"], 0) + row["end_ns"] - row["begin_ns"]
-    ordered = sorted(sums.items(), key=lambda one: -one[1])
-    return f"{legible(run_id)}, rank {rank}: " + ", ".join(
-        f"{WORDS[part]} {format_duration(time)}" for part, time in ordered
-    )
+def _tell_total(cell: Row) -> str:
+    """What a rank did in words and to the nanosecond, which pixels cannot show: the text beside the picture."""
+    sums = {part: cell[f"{part}_ns"] or 0 for part in PARTS}
+    told = [
+        f"{WORDS[part]} {format_duration(time)}" for part, time in sorted(sums.items(), key=lambda one: -one[1]) if time
+    ]
+    return f"{legible(cell['run_id'])}, rank {cell['rank']}, step {cell['step_number']}: {', '.join(told)}"
 
 
 def _spec(used: list[tuple[str, str]]) -> Row:

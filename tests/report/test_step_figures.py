@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gold.step_timeline import PIXELS, choose_step, merge_to_pixels
+from gold.time_breakdown import PARTS
 from report.drawing import specification, svg
 from report.heat_map import MOST_CELLS, MOST_RANKS, step_heat_map
 from report.timeline import step_timeline
@@ -96,11 +97,12 @@ def test_the_median_step_is_chosen_warm_up_aside() -> None:
 def test_a_timeline_is_drawn_and_told_in_words(is_aligned: bool) -> None:
     long = PIXELS * 1000
     rows = merge_to_pixels([{**step(0, 0, long), "is_aligned": is_aligned}], [segment(0, "compute", 0, long * 3 // 4)])
-    found = step_timeline(rows)
+    parts = {f"{part}_ns": None for part in PARTS} | {"compute_ns": long * 3 // 4, "idle_ns": long // 4 + 1}
+    found = step_timeline(rows, [cell(0, 7, 1) | parts, cell(0, 8, 1) | parts, cell(1, 7, 1) | parts])
     assert [(row["what"], row["begin"], row["end"]) for row in found.rows] == [
         ("compute kernels", 0, 0.54),
         ("nothing recorded", 0.54, 0.72),
     ]
     assert ("on its own clock" in found.rows[0]["detail"]) is not is_aligned
-    assert found.notes == ("r, rank 0: compute kernels 540 µs, nothing recorded 180 µs",)
+    assert found.notes == ("r, rank 0, step 7: compute kernels 540 µs, nothing recorded 180 µs",)
     assert "rank 0" in "".join(parse_svg(svg(specification(found))).itertext())

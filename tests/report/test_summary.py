@@ -50,9 +50,9 @@ def test_the_largest_pair_that_is_decided_comes_first() -> None:
 def test_the_verdict_counts_pairs_and_names_the_range_of_slowdowns() -> None:
     slower = {"verdict_class": "slower"}
     both = change_pairs(small={**slower, "slowdown_ratio": 1.1}, large={**slower, "slowdown_ratio": 1.4})
-    assert read_summary(both)["Verdict"] == "of 2 pairs, 2 slower; slower by 1.10× to 1.40×"  # noqa: RUF001
+    assert read_summary(both)["Verdict"] == "of 2 pairs, 2 slower; slowdown 1.10× to 1.40×"  # noqa: RUF001
     one = change_pairs(small={**slower, "slowdown_ratio": 1.1}, large={"verdict_class": "inconclusive"})
-    assert read_summary(one)["Verdict"] == "of 2 pairs, 1 slower, 1 undecided; slower by 1.10×"  # noqa: RUF001
+    assert read_summary(one)["Verdict"] == "of 2 pairs, 1 slower, 1 undecided; slowdown 1.10×"  # noqa: RUF001
 
 
 def test_an_overhead_is_told_as_a_time_and_as_a_share_of_its_step() -> None:
@@ -71,7 +71,10 @@ def test_what_to_do_next_is_a_remedy_that_keeps_the_mathematics_else_more_runs()
         {**row, "change": "chains=4", "saved_ns": 20 * MS},
         {**row, "change": "sealing_gb_per_second=50", "saved_ns": 60 * MS},
     ]
-    assert read_summary(tables)["Next"] == "try chains=4 on small-sealed: 20.0 ms of 100 ms per step, modelled"
+    assert (
+        read_summary(tables)["Next"]
+        == "try chains=4 on small-sealed: it would save 20.0 ms of 100 ms per step, modelled"
+    )
     undecided = change_pairs(small={"verdict_class": "not_shown", "more_runs_count": 2})
     undecided["gold.what_if"] = []
     assert read_summary(undecided)["Next"] == "record 2 more runs per side of small-sealed to decide it"
