@@ -1,4 +1,4 @@
-"""The stage that sets all runs against each other: how overhead grows, what it would become, what others published."""
+"""The stage that sets all runs against each other: how overhead grows, what it would become, its history."""
 
 from collections.abc import Iterator
 
@@ -8,6 +8,7 @@ from assets import dagster_events
 from assets.build.comparisons import COMPARISON_TABLES, build_families, build_published
 from assets.build.context import BuildContext
 from assets.build.forecasts import build_forecasts
+from assets.build.histories import build_histories
 from assets.launch_checks import LaunchChecks, check_specs
 from assets.launch_locks import tag_launch
 from assets.pool_wait import POOL
@@ -45,6 +46,7 @@ def comparisons(
             build_families(lake, full=config.full)
             build_published(lake)
             build_forecasts(lake, full=config.full)
+            build_histories(lake, full=config.full)
         event_writer = dagster_events.EventWriter(context.instance, lake, TABLES)
         for table in wanted:
             snapshot = lake.snapshot(table)

@@ -103,6 +103,18 @@ def charge_parts(spans: Frame, steps: Frame, waits: Frame, low_ns: int, high_ns:
     return known.select(*_STEP, *CHARGED)
 
 
+def cut_parts(spans: Frame, waits: Frame, low_ns: int, high_ns: int) -> Frame:
+    """The same within a slice of time as intervals: each rank's moments, and the part that they are charged to."""
+    working = clip_to_slice(_split(spans, waits), low_ns, high_ns).filter(~nw.col("_class").is_null())
+    swept = cut_segments(merge_intervals(working)).filter(nw.col("_length_ns") > 0)
+    part = nw.lit(None).cast(nw.String)
+    for place in reversed(range(len(_CLASSES))):
+        name = "wait" if _CLASSES[place] == _KERNEL_WAIT else _CLASSES[place]
+        part = nw.when(is_running(place)).then(nw.lit(name)).otherwise(part)
+    end = nw.col("_at_ns") + nw.col("_length_ns")
+    return swept.select("rank", part=part, begin_ns=nw.col("_at_ns"), end_ns=end).filter(~nw.col("part").is_null())
+
+
 def measure(charges: Frame, steps: Frame, seeing: Frame) -> Frame:
     """Sum the charges of all slices; what no slice charged is idle, or unattributed where the GPU was not seen.
 

@@ -34,6 +34,7 @@ class Scope(StrEnum):
     PAIR = "pair"
     FAMILY = "family"
     REGIME = "regime"
+    WORKLOAD = "workload"
     LAKE = "lake"
     # Computed when a command asks, and kept nowhere.
     QUESTION = "question"
@@ -107,7 +108,7 @@ class Table:
     # derived from this alone (assets/build/catalogue.py); a table of bronze is made from the landing zone.
     inputs: tuple[str, ...] = ()
     # What one partition is made from: the inputs of one run, of a pair of runs, of a family of pairs, of all pairs of a
-    # regime, no run's, or what a person asks on the command line (docs/decisions/0036).
+    # regime, of all runs of a workload, no run's, or what a person asks on the command line (docs/decisions/0036).
     scope: Scope = Scope.RUN
     # Of a table with one row a run: columns that the log itself knows, so that runs are found without opening a file.
     indexed: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from report.units import finite, legible
 Row = dict[str, Any]
 
 # A line: its name to the left, its marks on the plot, its number and evidence to the right.
-NAME, PLOT, NUMBER, EVIDENCE = 270, 430, 76, 92
+NAME, PLOT, NUMBER, EVIDENCE = 270, 430, 92, 92
 _LONGEST_ALT = 600
 _MOST = 1e300  # so that a little room beyond it is still a number
 _FAR = 12  # times as far as the nearest: a scale of powers shows both
@@ -202,7 +202,7 @@ CONFIG: Row = {
         "labelFontSize": 12,
         "labelFontWeight": 600,
         "labelAnchor": "start",
-        "labelLimit": 420,
+        "labelLimit": 480,
     },
     "title": {"color": INK, "subtitleColor": MUTED, "anchor": "start", "fontSize": 15, "subtitleFontSize": 12},
 }

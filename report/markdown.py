@@ -13,6 +13,7 @@ from gold import (
     cost_model,
     energy_overhead,
     exposure,
+    history,
     idle_breakdown,
     kernel_breakdown,
     launches,
@@ -76,6 +77,10 @@ TELLING: dict[str, tuple[str, ...]] = {
     energy_overhead.TABLE.full_name: (
         *("run_id", "baseline_run_id", "energy_j", "baseline_energy_j", "overhead_j", "energy_ratio"),
         *("energy_low_ratio", "energy_high_ratio", "readings_count", "verdict_class", "evidence", "reason"),
+    ),
+    history.TABLE.full_name: (
+        *("run_id", "recorded_at", "step_ns", "overhead_ns", "driver_version", "cuda_version", "torch_version"),
+        *("is_change_point", "change_ratio", "changed", "verdict", "evidence", "reason"),
     ),
     exposure.TABLE.full_name: (
         *("run_id", "rank", "step_number", "collective_number", "buffer_bytes", "start_ns", "ready_ns"),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from report.figure import Figure
-    from report.sections import Section
+    from report.section import Section
 
     Row = dict[str, Any]
 
@@ -43,12 +43,17 @@ def page(
     versions: Mapping[str, str],
     failed: tuple[str, ...] = (),
     unchecked: tuple[str, ...] = (),
+    example: Mapping[str, Sequence[Row]] | None = None,
+    made_on: str = "",
 ) -> Page:
-    """Build the page from rows of the lake, by the full names of their tables; what failed stands at the top."""
+    """Build the page from rows of the lake, by the full names of their tables; what failed stands at the top.
+
+    `example` is the pair that is looked at closely: its `timeline`, and the `kernels` and `collectives` that changed.
+    """
     facts = sections.facts(tables)
     if not facts:
         return Page(_document(_nothing(versions), "", ""), 0, 0)
-    made = [section for section in sections.sections(tables, versions) if section.is_there]
+    made = [section for section in sections.sections(tables, versions, example, made_on) if section.is_there]
     written, count = write_sections(TITLE, _describe_runs(facts), facts, made, _FILTERS, (*failed, *unchecked))
     return Page(written, count, len(facts), failed, unchecked)
 
@@ -63,10 +68,13 @@ def write_sections(
 ) -> tuple[str, int]:
     """The file of some sections, and how many figures it has; filters are facts of a run with their labels."""
     specs: dict[str, Row] = {}
-    written = [_section(section, specs) for section in made]
+    # Who decides reads these before anything that filters or leads elsewhere.
+    first = [_section(section, specs) for section in made if section.kind == "first"]
+    written = [_section(section, specs) for section in made if section.kind != "first"]
     body = join_markup(
         [
             _head(title, told, warnings),
+            *first,
             _filters(facts, filters),
             _contents(made),
             element("main", *written, id="main"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gold import (
     attested_runs,
     energy_overhead,
+    history,
     kernel_breakdown,
     launches,
     operation_costs,
@@ -23,7 +24,7 @@ from gold import (
     trace_summary,
     what_if,
 )
-from report import claims, forecasts, literature, operations, ranges, rankings, slopes, stacked, waterfall
+from report import claims, forecasts, histories, literature, operations, ranges, rankings, slopes, stacked, waterfall
 from report.colours import MUTED
 from report.drawing import specification, svg
 from report.figure import Figure, Row
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 FIGURES: dict[str, Callable[[Sequence[Row]], Figure]] = {
     attested_runs.TABLE.full_name: claims.attested_runs,
     energy_overhead.TABLE.full_name: ranges.energy_overhead,
+    history.TABLE.full_name: histories.history,
     kernel_breakdown.TABLE.full_name: rankings.kernel_breakdown,
     launches.TABLE.full_name: operations.launches,
     operation_costs.TABLE.full_name: operations.operation_costs,

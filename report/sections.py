@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from report import forecasts, literature
+from report.heat_map import step_heat_map
 from report.markup import Markup, element, table
 from report.pictures import FIGURES
-from report.sentences import describe_other_source, dominant, headline, is_concluded, lead, tell_verdict
+from report.section import Section
+from report.sentences import (
+    describe_other_source,
+    describe_share,
+    dominant,
+    headline,
+    is_concluded,
+    lead,
+    tell_verdict,
+)
+from report.summary import summarise
+from report.timeline import step_timeline
 from report.units import NOTHING, format_count, format_number, format_percent, format_size, legible
+from report.work_tables import list_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,24 +33,9 @@ if TYPE_CHECKING:
     Tables = Mapping[str, Sequence[Row]]
 
 _MOST_LINES = 400
-
-
-@dataclass(frozen=True)
-class Section:
-    """One heading: a sentence, what stands before its figures, the figures by name, and what stands after them."""
-
-    name: str
-    title: str
-    lead: str = ""
-    before: tuple[Markup, ...] = ()
-    figures: tuple[tuple[str, Figure], ...] = ()
-    after: tuple[Markup, ...] = ()
-    kind: str | None = None
-
-    @property
-    def is_there(self) -> bool:
-        """Whether it has anything to say."""
-        return bool(self.lead or self.before or self.figures or self.after)
+_MOST_CHANGES = 10
+# Tables of one row or more per pair, which are shown in the order of the pairs.
+_BY_PAIR = {"gold.step_overhead", "gold.throughput_overhead", "gold.energy_overhead", "gold.overhead_breakdown"}
 
 
 def facts(tables: Tables) -> dict[str, Row]:
@@ -55,9 +52,41 @@ def facts(tables: Tables) -> dict[str, Row]:
     }
 
 
-def sections(tables: Tables, versions: Mapping[str, str]) -> list[Section]:
-    """All sections; one that has nothing to say is left out by whoever writes the page."""
+def order_pairs(tables: Tables) -> list[tuple[Row, Row]]:
+    """The pairs with the answer that leads each: decided ones first, and of those the largest slowdown first."""
+    logged = {row["run_id"]: row for row in tables["gold.throughput_overhead"]}
+    found = [(row, lead(row, logged.get(row["run_id"]))) for row in tables["gold.step_overhead"]]
+    return sorted(
+        found, key=lambda pair: (not is_concluded(pair[1]), -(pair[1]["slowdown_ratio"] or 0), pair[0]["run_id"])
+    )
+
+
+def find_example(tables: Tables) -> tuple[str, str] | None:
+    """The run and the baseline that are looked at closely: the first pair with traces of several ranks, else of one."""
+    ranks = defaultdict[str, set[int]](set)
+    for row in tables["gold.time_breakdown"]:
+        ranks[row["run_id"]].add(row["rank"])
+    names = [(row["run_id"], row["baseline_run_id"]) for row, _ in order_pairs(tables)]
+    traced = [pair for pair in names if all(ranks[name] for name in pair)]
+    several = (pair for pair in traced if all(len(ranks[name]) > 1 for name in pair))
+    return next(several, next(iter(traced), None))
+
+
+def sections(
+    tables: Tables, versions: Mapping[str, str], example: Mapping[str, Sequence[Row]] | None = None, made_on: str = ""
+) -> list[Section]:
+    """All sections; one that has nothing to say is left out by whoever writes the page.
+
+    What stands after the first appendix is for who doubts a number.
+    """
+    ordered = order_pairs(tables)
+    order = {row["run_id"]: place for place, (row, _) in enumerate(ordered)}
+    tables = {
+        name: sorted(rows, key=lambda row: order.get(row["run_id"], len(order))) if name in _BY_PAIR else rows
+        for name, rows in tables.items()
+    }
     return [
+        summarise(tables, ordered, made_on),
         Section("verdicts", "Verdicts", before=tuple(list_verdicts(tables))),
         Section(
             "slowdown",
@@ -65,20 +94,52 @@ def sections(tables: Tables, versions: Mapping[str, str]) -> list[Section]:
             figures=_figures(tables, "step_overhead", "throughput_overhead", "energy_overhead", "scaling"),
         ),
         Section("overhead", "Where it is paid", figures=_figures(tables, "overhead_breakdown")),
+        *_look_closely(tables, example or {}),
         _cheaper(tables),
-        Section("time", "Where the time of each rank goes", figures=_figures(tables, "time_breakdown")),
+        Section("history", "Over time", figures=_figures(tables, "history")),
+        Section(
+            "time", "Where the time of each rank goes", figures=_figures(tables, "time_breakdown"), kind="appendix"
+        ),
         Section(
             "overlap",
             "Overlap and stragglers",
             figures=_figures(tables, "trace_summary", "stragglers"),
+            kind="appendix",
         ),
-        Section("operations", "Single operations", figures=_figures(tables, "operation_overhead", "launches")),
+        Section(
+            "operations",
+            "Single operations",
+            figures=_figures(tables, "operation_overhead", "launches"),
+            kind="appendix",
+        ),
         _sealing(tables),
         _make_rejects(tables),
         _make_unobserved(tables),
         _make_published(tables),
         _provenance(tables, versions),
     ]
+
+
+def _look_closely(tables: Tables, example: Mapping[str, Sequence[Row]]) -> list[Section]:
+    """The largest pair: which rank was slow when, one step of it, and which kernels and collectives changed."""
+    chosen = find_example(tables)
+    if chosen is None:
+        return []
+    heat = step_heat_map(tables["gold.time_breakdown"], chosen)
+    intervals = example.get("timeline", ())
+    line = step_timeline(intervals, tables["gold.time_breakdown"])
+    drawn = (
+        *((("step_heat_map", heat),) if heat.rows else ()),
+        *((("step_timeline", line),) if intervals else ()),
+    )
+    lead = (
+        f"{chosen[0]} against {chosen[1]}: of the pairs with traces, of several ranks where there are any, the first."
+    )
+    made = [Section("closely", "One pair, step by step", lead if drawn else "", figures=drawn)]
+    for name, title in (("kernels", "Top kernels, and what changed"), ("collectives", "Collectives, and what changed")):
+        if example.get(name):
+            made.append(list_changes(name, title, example[name], _MOST_CHANGES))
+    return made
 
 
 def _figures(tables: Tables, *names: str) -> tuple[tuple[str, Figure], ...]:
@@ -89,18 +150,17 @@ def _figures(tables: Tables, *names: str) -> tuple[tuple[str, Figure], ...]:
 
 def list_verdicts(tables: Tables) -> Iterator[Markup]:
     """A sentence for each pair, then for each run that has no baseline."""
-    logged = {row["run_id"]: row for row in tables["gold.throughput_overhead"]}
     caveats = {row["run_id"]: row["caveat"] for row in tables["gold.pairs"]}
     claims = {row["run_id"]: row for row in tables["gold.attested_runs"]}
-    for row in tables["gold.step_overhead"]:
+    for row, leading in order_pairs(tables):
         parts = [part for part in tables["gold.overhead_breakdown"] if part["run_id"] == row["run_id"]]
         where = dominant(row, parts)
         ranks = format_count(row["world_size"], "rank") if row["world_size"] else ""
-        leading = lead(row, logged.get(row["run_id"]))
         other = describe_other_source(row, leading)
         notes = (leading["caveat"], caveats.get(row["run_id"]))
         sentences = [
             element("p", _capitalise(tell_verdict(leading)), class_="verdict"),
+            *([element("p", f"{_capitalise(describe_share(row))}.")] if row["overhead_ns"] is not None else []),
             *(element("p", f"{_capitalise(text)}.") for text in (other, where) if text),
             *(element("p", note, class_="note") for note in notes if note),
             *([element("p", _claim(claims[row["run_id"]]), class_="note")] if row["run_id"] in claims else []),
@@ -171,7 +231,9 @@ def _sealing(tables: Tables) -> Section:
         ],
     )
     return Section(
-        "sealing", "Sealing, claims and nonce budgets", lead if rows else "", (), drawn, (claims, *_nonces(tables))
+        *("sealing", "Sealing, claims and nonce budgets", lead if rows else "", (), drawn),
+        (claims, *_nonces(tables)),
+        "appendix",
     )
 
 
@@ -210,7 +272,9 @@ def _make_rejects(tables: Tables) -> Section:
         if row["effect"] != "kept":
             refused[row["run_id"], f"event {row['effect']}", row["sentence"]] += row["events_count"]
     if not refused:
-        return Section("rejected", "What was rejected, and why", "Nothing was rejected and nothing merged.")
+        return Section(
+            "rejected", "What was rejected, and why", "Nothing was rejected and nothing merged.", kind="appendix"
+        )
     lines = [
         (legible(run), [run, what, format_number(count), reason])
         for (run, what, reason), count in sorted(refused.items())
@@ -221,6 +285,7 @@ def _make_rejects(tables: Tables) -> Section:
         "What was rejected, and why",
         "Nothing is dropped in silence: whatever was not kept as it came is counted here, with the rule that took it.",
         (table("Rejected and merged, by run and reason", columns, lines[:_MOST_LINES]), *_list_omitted(len(lines))),
+        kind="appendix",
     )
 
 
@@ -232,7 +297,7 @@ def _make_unobserved(tables: Tables) -> Section:
             if row.get("reason") and row.get("evidence"):
                 found[row["evidence"], name, row["reason"]].add(_name_subject(row))
     if not found:
-        return Section("availability", "What could not be observed", "Every number could be observed.")
+        return Section("availability", "What could not be observed", "Every number could be observed.", kind="appendix")
     order = sorted(found.items(), key=lambda one: (one[0][0] != "unobservable", one[0]))
     every = {row["run_id"] for row in tables["silver.runs"]}
     lines = [
@@ -245,6 +310,7 @@ def _make_unobserved(tables: Tables) -> Section:
         "What could not be observed, and why",
         "A number that is missing, or weaker than it might be, has its reason here.",
         (table("Reasons, by table", columns, lines[:_MOST_LINES]), *_list_omitted(len(lines))),
+        kind="appendix",
     )
 
 
@@ -263,7 +329,7 @@ def _make_published(tables: Tables) -> Section:
         "Ours are diamonds, and stand first. Theirs are of other hardware and other work; each line names its regime."
     )
     return Section(
-        "published", "Beside what others have published", lead, figures=(("published", figure),), kind="apart"
+        "published", "Beside what others have published", lead, figures=(("published", figure),), kind="appendix apart"
     )
 
 
@@ -303,7 +369,7 @@ def _provenance(tables: Tables, versions: Mapping[str, str]) -> Section:
         "details", element("summary", f"{format_count(len(tables['bronze.source_files']), 'source file')}"), sources
     )
     signed = [element("p", row["sentence"]) for row in tables.get("signatures", ())]
-    return Section("provenance", "Provenance", before=(made, *signed, runs, digests))
+    return Section("provenance", "Provenance", before=(made, *signed, runs, digests), kind="appendix")
 
 
 def _list_omitted(count: int) -> list[Markup]:

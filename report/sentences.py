@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from report.colours import WORDS
-from report.units import finite, format_ratio
+from report.units import finite, format_change, format_percent, format_ratio
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
@@ -73,6 +73,14 @@ def dominant(answer: Row, parts: Sequence[Row]) -> str | None:
         most = "most" if share > 0.5 else "the largest part"
         sentence = f"{most} of it is paid for {where}: {ms(delta)} of {ms(total)} ms per step ({share:.0%})"
     return sentence if is_concluded(answer) else f"in these two traces, {sentence}"
+
+
+def describe_share(answer: Row) -> str:
+    """The overhead of a step as a time and as a share of the step, so that large and small steps are both readable."""
+    if answer["overhead_ns"] is None or not answer["step_ns"]:
+        return "no overhead is known"
+    share = format_percent(answer["overhead_ns"] / answer["step_ns"])
+    return f"{format_change(answer['overhead_ns'])} per step, {share} of the step"
 
 
 def ms(overhead_ns: int) -> str:

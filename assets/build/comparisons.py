@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     Rows = list[dict[str, Any]]
 
-COMPARISON_TABLES = select("gold", Scope.FAMILY, Scope.REGIME, Scope.LAKE)
+COMPARISON_TABLES = select("gold", Scope.FAMILY, Scope.REGIME, Scope.WORKLOAD, Scope.LAKE)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from assets.build.catalogue import TABLES
 from assets.build.comparisons import COMPARISON_TABLES, explain_published, stale_families, stale_pairs
 from assets.build.forecasts import stale_regimes
 from assets.build.freshness import Look
+from assets.build.histories import stale_histories
 from assets.build.tiers import TIERS, list_left_out
 from assets.checks import outcomes
 from assets.checks.outcomes import asset_checks, read_verdicts
@@ -112,7 +113,8 @@ def find_stale(
 ) -> dict[str, str]:
     """Of tables of one scope, the partitions that are not made from what is there now, and why: all, or of some.
 
-    This is the one answer to "is it up to date, and if not, why": for runs, pairs, families, regimes and publications.
+    This is the one answer to "is it up to date, and if not, why": for runs, pairs, families, regimes, workloads and
+    publications.
     """
     scope = tables[0].scope if tables else Scope.RUN
     if scope is Scope.RUN:
@@ -123,6 +125,8 @@ def find_stale(
         found = {one.partition: one.why for one in stale_families(look)}
     elif scope is Scope.REGIME:
         found = {one.regime: one.why for one in stale_regimes(look, tables)}
+    elif scope is Scope.WORKLOAD:
+        found = {one.partition: one.why for one in stale_histories(look)}
     else:
         why = explain_published(look)
         found = {} if why is None else {published.COLLECTION: why}
@@ -148,9 +152,10 @@ def assess_comparisons(lake: Lake, tables: Sequence[Table] = COMPARISON_TABLES) 
 
 
 def add_comparisons(lake: Lake, states: dict[str, State]) -> dict[str, State]:
-    """The same states, where a run whose family or regime is stale says so."""
+    """The same states, where a run whose family, regime or history is stale says so."""
     look = Look(lake)
-    stale = {member: one.why for one in stale_regimes(look) for member in one.members}
+    stale = {member: one.why for one in stale_histories(look) for member in one.members}
+    stale |= {member: one.why for one in stale_regimes(look) for member in one.members}
     stale |= {member: one.why for one in stale_families(look) for member in one.members}
     return {run_id: replace(state, comparison=stale.get(run_id)) for run_id, state in states.items()}
 

@@ -203,4 +203,17 @@ RELATIONS = (
             WHERE c.overhead_ns IS DISTINCT FROM s.overhead_ns
             ORDER BY c.family_id, c.tee_run_id, c.axis""",
     ),
+    Relation(
+        name="steps_are_those_of_the_runs",
+        sentence="the step of every run is one of gold.step_times, by the source that the history goes by",
+        table=table("gold.history"),
+        reads=(table("gold.step_times"),),
+        partners=("run_id",),
+        query="""
+            SELECT c.workload_id, c.run_id, c.source, c.step_ns FROM checked c
+            WHERE c.step_ns IS NOT NULL AND NOT EXISTS (
+                SELECT 1 FROM gold.step_times s
+                WHERE s.run_id = c.run_id AND s.source = c.source AND s.step_ns = c.step_ns)
+            ORDER BY c.workload_id, c.run_id""",
+    ),
 )

@@ -10,8 +10,9 @@ from pipelines.cli import session
 from pipelines.cli.report import read_versions, write_page
 from pipelines.cli.show import format_grid
 from pipelines.cli.verdicts import format_answer
-from report.comparison_page import WORDS, cut_text, describe_work, summarise_changes, write_comparison
+from report.comparison_page import write_comparison
 from report.units import format_change, format_duration, format_number, format_ratio, format_size
+from report.work_tables import WORDS, cut_text, describe_work, summarise_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

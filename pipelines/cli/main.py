@@ -15,6 +15,7 @@ from pipelines.cli.compare_commands import compare, export
 from pipelines.cli.failures import FAILED, INTERRUPTED, require_resources, tell_failure
 from pipelines.cli.forecast_commands import validate, what_if
 from pipelines.cli.gate_commands import baseline, gate
+from pipelines.cli.history_command import history
 from pipelines.cli.key_commands import keys
 from pipelines.cli.lineage_commands import anchor, evidence, signing
 from pipelines.cli.plan_command import plan
@@ -91,6 +92,7 @@ main.add_command(export)
 main.add_command(gate)
 main.add_command(baseline)
 main.add_command(plan)
+main.add_command(history)
 
 
 @main.command()

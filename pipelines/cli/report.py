@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import platform
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from assets.build import gold
+from assets.build.run_comparison import compare_runs_of
 from assets.build.state import assess_comparisons, find_failures
+from assets.build.step_timelines import read_timeline
 from bronze import source_files
 from gold import pairs
 from pipelines.cli.session import require_runs
 from pipelines.cli.verification import audit_statements, format_damage
 from pipelines.cli.whole_files import open_whole
 from report.page import Page, page
+from report.sections import find_example
 from silver import nonce_budgets, rejects, rule_counts
 from silver import runs as conformed
 
@@ -54,7 +58,8 @@ def build_page(lake: Lake, run_ids: Sequence[str] = (), trust: Trust | None = No
         sentence, forged = _describe_signatures(lake, trust, wanted or ())
         tables["signatures"] = [{"sentence": sentence}]
         failed = (*forged, *failed)
-    return page(tables, read_versions(), failed, unchecked)
+    made_on = datetime.now(UTC).date().isoformat()
+    return page(tables, read_versions(), failed, unchecked, _read_example(lake, tables), made_on)
 
 
 def _describe_signatures(lake: Lake, trust: Trust, run_ids: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -70,6 +75,17 @@ def _describe_signatures(lake: Lake, trust: Trust, run_ids: Sequence[str]) -> tu
         rest = f" {unsigned} partitions are unsigned." if unsigned else ""
         sentence = f"Signed by key {keys}: {signed} partitions.{rest} `teetotal verify` reads their files as well."
     return sentence, tuple(forged if wrong else ())
+
+
+def _read_example(lake: Lake, tables: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    """What the page shows of its first pair alone: one step of both runs, and what changed between them."""
+    chosen = find_example(tables)
+    if chosen is None:
+        return {}
+    run_id, baseline = chosen
+    compared = compare_runs_of(lake, baseline, run_id)
+    timeline = [row for name in (baseline, run_id) for row in read_timeline(lake, name)]
+    return {"timeline": timeline, "kernels": compared.kernels, "collectives": compared.collectives}
 
 
 def _warnings(lake: Lake, run_ids: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

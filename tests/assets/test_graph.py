@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets.build import comparisons, gold, silver
+from assets.build import comparisons, gold, histories, silver
 from assets.build.catalogue import (
     LANDING,
     TABLES,
@@ -133,3 +133,6 @@ def test_comparisons_read_what_the_graph_says(
     read.clear()
     comparisons.build_families(lake)
     assert read == set(UPSTREAM["gold.scaling"])
+    read.clear()
+    histories.build_histories(lake)
+    assert read == set(UPSTREAM["gold.history"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from assets.build import comparisons, forecasts
+from assets.build import comparisons, forecasts, histories
 from assets.build.context import BuildContext
 from assets.build.tiers import TIERS, build_tier
 from bronze.limits import Limits
@@ -69,6 +69,10 @@ def test_a_pair_is_stale_once_its_baseline_changed(lake: Lake, zone: LandingZone
     changed = "a pair of its regime, or a run without a TEE, changed"
     assert f"tee: stale: gold.cost_model is stale: {changed}" in notes
     forecasts.build_forecasts(lake)
+    states, notes = read_status(lake, zone)
+    assert states["tee"] == "stale", "the history of its workload shows the overhead of the pair as it was"
+    assert "tee: stale: gold.history is stale: a run of its workload, or a pair of one, changed" in notes
+    histories.build_histories(lake)
     assert read_status(lake, zone)[0]["tee"] == "unchecked"
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from assets.build.step_timelines import read_timeline
 from bronze import source_files
-from gold import pairs, step_overhead
+from gold import pairs, step_overhead, time_breakdown
 from lake.errors import EvidenceRejected, SourceUnavailable
 from pipelines.cli import report
 from silver import runs
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from lake.store import Lake
 
 SECTIONS = (
-    *("verdicts", "slowdown", "overhead", "cheaper", "time", "overlap", "operations"),
+    *("summary", "verdicts", "slowdown", "overhead", "closely", "kernels", "collectives", "cheaper"),
+    *("time", "overlap", "operations"),
     *("sealing", "rejected", "availability", "published", "provenance"),
 )
 
@@ -41,6 +43,22 @@ def test_the_page_of_the_recordings_has_every_section_and_run_and_is_under_five_
     for run_id in recorded_lake.snapshot(runs.TABLE).run_ids:
         assert run_id in html
     assert len(html.encode()) < 5_000_000
+
+
+def test_the_moments_of_a_step_sum_to_it_and_stay_near_its_parts(recorded_lake: Lake) -> None:
+    rows = read_timeline(recorded_lake, "resnet50-sealed-w2")
+    number = rows[0]["step_number"]
+    cells = recorded_lake.scan(time_breakdown.TABLE, ["resnet50-sealed-w2"]).filter(step_number=number).collect()
+    assert {row["rank"] for row in rows} == set(cells["rank"])
+    for cell in cells.to_dicts():
+        own = [row for row in rows if row["rank"] == cell["rank"]]
+        sums = {
+            row["part"]: sum(one["end_ns"] - one["begin_ns"] for one in own if one["part"] == row["part"])
+            for row in own
+        }
+        assert sum(sums.values()) == pytest.approx(cell["duration_ns"], rel=1e-5)
+        # A pixel goes to what took most of it, so a part may gain or lose a few percent of the step.
+        assert all(abs(time - cell[f"{part}_ns"]) < 0.05 * cell["duration_ns"] for part, time in sums.items())
 
 
 def test_every_verdict_of_the_lake_is_a_sentence_of_the_page(recorded_lake: Lake, html: str) -> None:

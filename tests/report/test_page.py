@@ -178,6 +178,34 @@ def test_on_paper_it_is_light_without_controls_and_its_details_are_open(browser:
     assert found.page.locator("details:not([open])").count() == 0
 
 
+def test_on_paper_what_matters_takes_few_pages_and_appendices_stand_behind(browser: Browser, file: Path) -> None:
+    found = open_page(browser, file)
+    found.page.set_viewport_size({"width": 703, "height": 1032})  # A4 with margins of 12 mm
+    found.page.emulate_media(media="print")
+    first = found.page.locator("section.appendix").first
+    assert first.evaluate("one => getComputedStyle(one).breakBefore") == "page"
+    top = first.bounding_box()
+    assert top is not None
+    assert top["y"] < 10 * 1032
+    kinds = found.page.locator("section").evaluate_all("all => all.map(one => one.classList.contains('appendix'))")
+    assert kinds == sorted(kinds), "nothing that matters stands behind an appendix"
+    assert found.page.locator("section:not(.appendix) figure details:visible").count() == 0
+
+
+def test_on_a_narrow_screen_nothing_runs_out_of_the_page_and_letters_stay_as_large(
+    browser: Browser, file: Path
+) -> None:
+    found = open_page(browser, file)
+    found.page.set_viewport_size({"width": 400, "height": 800})
+    assert found.page.evaluate("document.documentElement.scrollWidth") == 400
+    chart = found.page.locator(".chart").first
+    width, shown = chart.evaluate("one => [one.querySelector('svg').getBoundingClientRect().width, one.clientWidth]")
+    assert width > shown, "what does not fit is reached sideways"
+    hint = chart.evaluate("one => getComputedStyle(one, '::before').content")
+    assert "swipe sideways" in hint
+    found.page.screenshot(path=ARTEFACTS / "narrow.png", full_page=True)
+
+
 def test_it_is_read_by_heading_by_key_and_by_ear(browser: Browser, file: Path) -> None:
     found = open_page(browser, file)
     assert found.page.locator("html").get_attribute("lang") == "en"

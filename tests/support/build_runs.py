@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from assets.build import comparisons, forecasts, gold
+from assets.build import comparisons, forecasts, gold, histories
 from assets.build.context import BuildContext
 from assets.build.freshness import Look
 from assets.build.tiers import TIERS, build_tier
@@ -50,6 +50,7 @@ def build_comparisons(lake: Lake, margin: float = MARGIN) -> list[Written]:
         *comparisons.build_families(lake),
         comparisons.build_published(lake),
         *forecasts.build_forecasts(lake),
+        *histories.build_histories(lake),
     ]
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assets.build import comparisons, forecasts, gold
+from assets.build import comparisons, forecasts, gold, histories
 from assets.build.context import BuildContext
 from assets.build.state import assess_comparisons, assess_runs
 from assets.build.tiers import TIERS, build_tier
@@ -78,6 +78,7 @@ def launch(lake: Lake, zone: LandingZone) -> None:
         comparisons.build_families(lake)
         comparisons.build_published(lake)
         forecasts.build_forecasts(lake)
+        histories.build_histories(lake)
         for table in comparisons.COMPARISON_TABLES:
             record_passed(lake, lake.snapshot(table).run_ids, [table])
 
