@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lake.errors import LakeError
-from pipelines.cli import places, session
+from pipelines.cli import places, session, stopping
 from pipelines.cli.compare_commands import compare, export
-from pipelines.cli.failures import FAILED, INTERRUPTED, require_resources, tell_failure
+from pipelines.cli.failures import FAILED, require_resources, tell_failure
 from pipelines.cli.forecast_commands import validate, what_if
+from pipelines.cli.forget_command import forget
 from pipelines.cli.gate_commands import baseline, gate
 from pipelines.cli.key_commands import keys
 from pipelines.cli.plan_command import plan
@@ -50,13 +51,22 @@ class _Group(click.Group):
             sys.stderr.close()  # the reader of our output has seen enough
             ctx.exit(0)
         except KeyboardInterrupt:
-            click.echo("teetotal: stopped; what was committed stays, and `teetotal run` goes on from there", err=True)
-            ctx.exit(INTERRUPTED)
+            click.echo(stopping.describe_stop(), err=True)
+            ctx.exit(stopping.INTERRUPTED)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, and remember its name."""
+        found = super().resolve_command(ctx, args)
+        stopping.name_command(found[0] or "")
+        return found
 
     def main(self, *arguments: Any, **named: Any) -> Any:
         """Run the command line; whatever click and we did not expect is told as well, with the next step."""
         try:
-            return super().main(*arguments, **named)
+            with stopping.watch_interrupts():
+                return super().main(*arguments, **named)
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:  # noqa: BLE001 - a panic of an engine written in Rust is no Exception
@@ -80,6 +90,7 @@ def main(ctx: click.Context) -> None:
 
 main.add_command(keys)
 main.add_command(verify)
+main.add_command(forget)
 main.add_command(what_if)
 main.add_command(validate)
 main.add_command(compare)
@@ -319,6 +330,7 @@ def ui(chosen: Settings, port: int, only: str | None) -> None:
     """Watch and launch in the browser: Dagster's web server on this machine, and the daemon behind it."""
     from pipelines.cli.ui import serve
 
+    stopping.wait_for_children()
     serve(chosen, port, session.print_lines, only=only)
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from lake.store import Lake
+
 
 def run_scarcely(house: House, words: Sequence[str], limit: Callable[[], None], output: int | None = None) -> str:
     """Run the command in a process that lacks something; give the one line that it prints."""
@@ -103,6 +105,30 @@ def test_a_lake_that_may_not_be_written_is_one_line(tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.stderr
     assert "/sys/teetotal/.dagster could not be written to" in result.stderr
     assert "check who owns it and how it is mounted" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (["--landing", "/sys/landing", "land", __file__, "--run-id", "x"], "/sys/landing/x could not be written"),
+        (["--keyring", "/sys/k/keyring.json", "keys", "create"], "/sys/k/keyring.json cannot be written"),
+        (["report", "--out", "/sys/page.html"], "the report /sys/page.html"),
+        (["export", "before", "--perfetto", "/sys/trace.json"], "the trace /sys/trace.json"),
+    ],
+)
+def test_an_output_that_may_not_be_written_is_one_line(compared_lake: Lake, words: list[str], place: str) -> None:
+    result = CliRunner().invoke(main, ["--lake", str(compared_lake.place), *words])
+    assert (result.exit_code, result.output.count("\n")) == (1, 1), result.output
+    assert place in result.output
+    assert "who owns it" in result.output
+
+
+def test_a_full_disk_stops_a_forget_in_one_line_before_anything_is_removed(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.land("resnet50-plain-w2")
+    said = run_scarcely(house, ["forget", "resnet50-plain-w2", "--yes"], limit_to(resource.RLIMIT_FSIZE, 2000))
+    assert "free some space" in said
+    assert house.zone.run_ids()[0] == ["resnet50-plain-w2"]
 
 
 @pytest.mark.parametrize(
