@@ -114,6 +114,7 @@ def run(
     is_compared = bool(stale or unpaired) or any(state.needs_launch(check=check) for state in across)
     watcher.total = len(stale)
     _advise_memory(zone, engine, stale, tell)
+    watcher.on_begun(f"{len(stale):,} of {len(wanted):,} runs to build or check: opening Dagster's records")
     if stale or unpaired or is_compared:
         config: dict[str, object] = {"engine": engine, "full": full}
         _launch(chosen, watcher, _LaunchPlan(names, check, config, stale, unpaired, is_compared), tell)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gold import overhead_breakdown, step_overhead, throughput_overhead
+from gold import overhead_breakdown, pairs, step_overhead, throughput_overhead
 from gold.overhead_breakdown import GROUPS
 from report.colours import GROUP_WORDS, WORDS
 from report.sentences import describe_other_source, dominant, lead, ms, tell_verdict
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lake.store import Lake
 
 _BAR = 24
+_SENTENCES = 12
 
 
 def format_verdicts(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
@@ -28,6 +29,26 @@ def format_verdicts(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
         yield f"{answer['run_id']} ({answer['regime']}) against {answer['baseline_run_id']}"
         parts = [row for row in overheads if row["run_id"] == answer["run_id"]]
         yield from format_answer(answer, logged.get(answer["run_id"]), parts)
+
+
+def summarise_run(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
+    """What the runs just built answer: a sentence per pair, the reason where there is none, and what to type next."""
+    found = lake.scan(pairs.TABLE).sort("run_id").collect().to_dicts()
+    mine = [row for row in found if not {row["run_id"], row["baseline_run_id"]}.isdisjoint(run_ids)]
+    paired = [row["run_id"] for row in mine if row["baseline_run_id"] is not None]
+    answers = lake.scan(step_overhead.TABLE, paired).sort("run_id").collect().to_dicts() if paired else []
+    logs = lake.scan(throughput_overhead.TABLE, paired).collect().to_dicts() if paired else []
+    logged = {row["run_id"]: row for row in logs}
+    sentences = [
+        f"{answer['run_id']} against {answer['baseline_run_id']}: "
+        f"{tell_verdict(lead(answer, logged.get(answer['run_id'])))}"
+        for answer in answers
+    ]
+    sentences += [f"{row['run_id']}: no pair: {row['reason']}" for row in mine if row["baseline_run_id"] is None]
+    yield from ["", *sentences[:_SENTENCES]] if sentences else []
+    if len(sentences) > _SENTENCES:
+        yield f"and {len(sentences) - _SENTENCES} more: teetotal show gold.step_overhead"
+    yield f"next: teetotal report; teetotal what-if {(paired or list(run_ids))[0]}"
 
 
 def format_answer(

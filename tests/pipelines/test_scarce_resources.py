@@ -51,7 +51,7 @@ def limit_to(kind: int, amount: int) -> Callable[[], None]:
 
 
 def test_too_few_open_files_are_one_line(tmp_path: Path) -> None:
-    said = run_scarcely(House(tmp_path), ["run"], limit_to(resource.RLIMIT_NOFILE, 32))
+    said = run_scarcely(House(tmp_path), ["run", "--quiet"], limit_to(resource.RLIMIT_NOFILE, 32))
     assert "may open 32 files" in said
     assert "ulimit" in said
 
@@ -85,7 +85,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     """No file may grow beyond a size, which ends a write as a full disk does, wherever the test runs."""
     house = House(tmp_path)
     house.land("resnet50-plain-w2")
-    words = ["run", "--no-check", "--to", "bronze.runs"]
+    words = ["run", "--quiet", "--no-check", "--to", "bronze.runs"]
     said = run_scarcely(house, words, limit_to(resource.RLIMIT_FSIZE, 1 << 16))
     assert "free some space" in said
 
@@ -101,7 +101,7 @@ def test_a_lake_that_may_not_be_written_is_one_line(tmp_path: Path) -> None:
     """Beside a lake in sysfs, where nobody may make anything, root neither."""
     house = House(tmp_path)
     house.land("resnet50-plain-w2")
-    result = CliRunner().invoke(main, ["--lake", "/sys/teetotal/lake", *house.places[2:], "run"])
+    result = CliRunner().invoke(main, ["--lake", "/sys/teetotal/lake", *house.places[2:], "run", "--quiet"])
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.stderr
     assert "/sys/teetotal/.dagster could not be written to" in result.stderr
     assert "check who owns it and how it is mounted" in result.stderr

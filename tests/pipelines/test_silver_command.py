@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from assets.build import silver
 from lake import engines
-from pipelines.cli import main
+from pipelines.cli import main, run_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -199,7 +199,7 @@ def test_what_was_rejected_is_told_with_its_rule(status_text: str) -> None:
 
 
 def test_the_engines_that_the_command_offers_are_those_that_there_are() -> None:
-    assert main._ENGINES == engines.ENGINES
+    assert run_commands._ENGINES == engines.ENGINES
 
 
 def test_another_engine_finds_nothing_to_change(copied_place: Path, teetotal: Callable[..., Result]) -> None:
