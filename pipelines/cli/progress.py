@@ -7,8 +7,9 @@ import logging
 import os
 import sys
 import threading
+import weakref
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from assets.build.context import BuildListener
@@ -52,7 +53,9 @@ class ProgressListener(BuildListener):
     """Remembers what became of each run, and tells what begins and ends; bars are drawn on a terminal alone."""
 
     def __init__(self, *, is_quiet: bool = False) -> None:
-        self._screen = None if is_quiet else _open_screen()
+        self._screen = None if is_quiet else _find_screen()
+        if self._screen is not None:
+            weakref.finalize(self, os.close, self._screen)
         self._drawing = threading.Lock()
         self._numbers = itertools.count(1)
         self.total = 0
@@ -80,25 +83,25 @@ class ProgressListener(BuildListener):
     def track_files(self, run_id: str, files: Sequence[LandedFile]) -> Iterator[Report]:
         """A teller for the readers of these files; of runs that are read side by side, one is drawn at a time."""
         self._tell(f"{run_id} {next(self._numbers)} of {self.total}")
-        if self._screen is None or not self._screen.isatty() or not self._drawing.acquire(blocking=False):
+        if self._screen is None or not os.isatty(self._screen) or not self._drawing.acquire(blocking=False):
             yield lambda _name, _bytes, _rows: None
             return
         try:
-            with _bars(self._screen, run_id, files) as report:
+            with os.fdopen(self._screen, "w", closefd=False) as screen, _bars(screen, run_id, files) as report:
                 yield report
         finally:
             self._drawing.release()
 
     def _tell(self, text: str) -> None:
         if self._screen is not None:
-            self._screen.write(f"{make_printable(text)}\n")
-            self._screen.flush()
+            with suppress(OSError):  # nobody reads any more: the work goes on
+                os.write(self._screen, f"{make_printable(text)}\n".encode())
 
 
-def _open_screen() -> TextIO | None:
+def _find_screen() -> int | None:
     """Standard error, kept apart, because Dagster turns that of a step into a file; none where it is no file itself."""
     try:
-        return os.fdopen(os.dup(sys.stderr.fileno()), "w")
+        return os.dup(sys.stderr.fileno())
     except (OSError, ValueError):
         return None
 
@@ -106,11 +109,11 @@ def _open_screen() -> TextIO | None:
 @contextmanager
 def show_warnings() -> Iterator[None]:
     """Print the lake's warnings where a person sees them: Dagster turns a step's standard error into a file."""
-    screen = _open_screen()
-    if screen is None:
+    number = _find_screen()
+    if number is None:
         yield
         return
-    with screen:
+    with os.fdopen(number, "w") as screen:
         handler = logging.StreamHandler(screen)
         logging.getLogger("lake").addHandler(handler)
         try:
