@@ -184,17 +184,17 @@ def show_table(
     from bronze import runs
     from pipelines.cli import show, views
 
+    declared = None if table == views.TIMELINE else catalogue.table(table)
     lake = session.open_built_lake(chosen)
     wanted = [name.strip() for name in columns.split(",")] if columns else []
     most = (20 if form == "table" else None) if limit is None else limit or None
-    if table == views.TIMELINE:
+    if declared is None:
         if plot or reveal:
             raise click.UsageError(f"{table} is a view: it has no chart and nothing sealed to reveal")
         session.require_runs(lake, run_ids, [runs.TABLE])
         with views.open_timeline(lake, run_ids, wanted, most) as (rows, total):
             _print_rows(rows, total, form)
         return
-    declared = catalogue.table(table)
     session.require_runs(lake, run_ids, [runs.TABLE, declared])
     if plot:
         if columns or reveal or form != "table":
