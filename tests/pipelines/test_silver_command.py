@@ -210,7 +210,7 @@ def test_another_engine_finds_nothing_to_change(copied_place: Path, teetotal: Ca
     names = [word for table in silver.TABLES for word in ("--to", table.full_name)]
     for other in others:
         words = ("run", "--no-check", "--engine", other, "honest")
-        assert teetotal(*words).output == "honest: up to date, nothing to do\n"
+        assert teetotal(*words).stdout == "honest: up to date, nothing to do\n"
         again = teetotal(*words, "--full", *names)
         assert again.exit_code == 0, again.output
     assert {path: path.stat().st_mtime_ns for path in (copied_place / "lake" / "silver").rglob("*.json")} == versions
