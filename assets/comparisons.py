@@ -43,6 +43,7 @@ def comparisons(
         for table in TABLES:  # nobody else writes while this launch does
             lake.replace_outdated(table)
         if wanted:
+            build_context.listener.on_begun("comparisons across runs, and forecasts")
             build_families(lake, full=config.full)
             build_published(lake)
             build_forecasts(lake, full=config.full)
@@ -52,6 +53,8 @@ def comparisons(
             snapshot = lake.snapshot(table)
             yield event_writer.materialise_table(table, [snapshot.partition(run_id) for run_id in snapshot.run_ids])
         checking = LaunchChecks(build_context, context.selected_asset_check_keys)
+        if context.selected_asset_check_keys:
+            build_context.listener.on_begun("checks of comparisons")
         checking.check(TABLES, None)
         checking.record()
         lake.log_statements()

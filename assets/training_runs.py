@@ -72,6 +72,11 @@ def training_runs(
         build_context.lake.log_statements()
 
 
+def count_runs(run_ids: Sequence[str]) -> str:
+    """How many runs, in words."""
+    return "1 run" if len(run_ids) == 1 else f"{len(run_ids):,} runs"
+
+
 class Stopped(dg.DagsterExecutionInterruptedError, dg.DagsterError):
     """Someone stopped the launch. Dagster retries an interruption like any failure, but not an error of its own."""
 
@@ -172,11 +177,13 @@ class _Launch:
         for place, tier in enumerate(self._tiers):
             if tier == "bronze":
                 yield from self._event_writer.observe_landings(self._marks(standing))
+            self._build_context.listener.on_begun(f"{tier} of {count_runs(standing)}")
             made = self._make(tier, standing, tables=self._tables)
             yield from self._event_writer.materialise_tier(made)
             faults = {one.run_id: one.fault for one in made if one.fault is not None}
             yield from self._fail(faults, self._tables_from(place))
             standing = [one.run_id for one in made if one.fault is None]
+            self._begin_checks(tier, standing)
             broken = self._checking.check(self._tables[tier], standing)
             yield from self._fail(broken, self._tables_from(place + 1))
             standing = [run_id for run_id in standing if run_id not in broken]
@@ -191,6 +198,7 @@ class _Launch:
     def _pairs(self, run_ids: Sequence[str]) -> Iterator[object]:
         """Pair runs with their baselines; a changed baseline also brings the pairs of other runs up to date."""
         lake = self._build_context.lake
+        self._build_context.listener.on_begun("pairs")
         made, faults = make_pairs(
             lake, self._context.partition_keys if self._is_full else (), self._build_context.margin
         )
@@ -202,8 +210,13 @@ class _Launch:
             for run_id in finished:
                 written.setdefault((table.full_name, run_id), snapshot.partition(run_id))
         yield from self._event_writer.materialise_partitions(written.values())
+        self._begin_checks("pairs", finished)
         yield from self._fail(self._checking.check(gold.PAIR_TABLES, finished), ())
         self._checking.record()
+
+    def _begin_checks(self, what: str, run_ids: Sequence[str]) -> None:
+        if self._context.selected_asset_check_keys and run_ids:
+            self._build_context.listener.on_begun(f"checks of {what}, {count_runs(run_ids)}")
 
     def _marks(self, run_ids: Sequence[str]) -> dict[str, str]:
         zone, marks = self._build_context.zone, {}

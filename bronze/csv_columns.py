@@ -119,7 +119,7 @@ class ColumnMap:
 
 def normalise_header(cell: str) -> str:
     """A header as the map spells it: lower case, one space for any number of spaces and underscores."""
-    return _SPACES.sub(" ", cell.strip()).casefold()
+    return _SPACES.sub(" ", cell).strip().casefold()
 
 
 def columns(places: list[ColumnSource], rows: list[list[str]]) -> dict[str, list[Any]]:

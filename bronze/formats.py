@@ -15,12 +15,15 @@ from bronze import (
     device_samples,
     eat_bundle,
     job_log,
+    mlflow_metrics,
     nsys_csv,
     nsys_events,
     nsys_sqlite,
     span_patterns,
+    tensorboard_events,
     training_csv,
     training_log,
+    wandb_history,
 )
 from bronze.csv_records import header_cells
 from bronze.file_report import TRACE
@@ -53,6 +56,9 @@ VERSIONS = (
     eat_bundle.VERSION,
     copy_rate_csv.MAP.version,
     span_patterns.VERSION,
+    tensorboard_events.VERSION,
+    mlflow_metrics.VERSION,
+    wandb_history.VERSION,
 )
 HEAD_BYTES = 1 << 18
 
@@ -90,6 +96,14 @@ FORMATS = (
         ("span_patterns",),
         _ignore_keys(span_patterns.SpanPatternsReader),
     ),
+    Format(
+        "tensorboard",
+        tensorboard_events.is_events,
+        ("training_log",),
+        _ignore_keys(tensorboard_events.TensorBoardReader),
+    ),
+    Format("mlflow", mlflow_metrics.is_metric, ("training_log",), _ignore_keys(mlflow_metrics.MlflowMetricReader)),
+    Format("wandb", wandb_history.is_history, ("training_log",), _ignore_keys(wandb_history.WandbHistoryReader)),
     Format("eat_bundle", eat_bundle.is_bundle, ("attestations",), eat_bundle.EatBundleReader),
     Format(
         "nccl_inspector",

@@ -6,24 +6,24 @@ import asyncio
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from bronze import attestations, formats, kineto_arguments, runs, source_files, trace_events, unreadable
+from bronze import attestations, formats, kineto_arguments, nsys_report, runs, source_files, trace_events, unreadable
 from bronze.envelope import Envelope
-from bronze.file_report import FileReport, settle_reports
+from bronze.file_report import TRACE, FileReport, settle_reports
 from bronze.inflate import Inflated
 from bronze.kineto import KinetoReader, NotATrace
 from bronze.manifest import parse
-from bronze.read_file import Fetched, Progress, ReadContext, Sink, read_file
+from bronze.read_file import Fetched, Progress, ReadContext, Sink, read_file, read_head
 from lake.attestation_keys import NO_KEYS, AttestationKeys
 from lake.errors import EvidenceRejected, naming
 from lake.identity import MANIFEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bronze.limits import Limits
 
@@ -157,14 +157,29 @@ def version() -> str:
     return _digest([READERS_VERSION, kineto_arguments.VERSION, formats.VERSIONS, schemas])
 
 
-def peek(blocks: Iterator[bytes], limits: Limits) -> Envelope:
-    """What a trace says of itself before its events; empty where it is no trace."""
-    reader = KinetoReader(iter(Inflated(blocks, limits)), limits)
+@dataclass(frozen=True)
+class Peek:
+    """What a file is before it has landed: its format, none where no reader knows it, and what it says at its start."""
+
+    format: str | None
+    head: bytes = b""
+    envelope: Envelope = field(default_factory=Envelope)
+
+
+def peek(again: Callable[[], Iterator[bytes]], name: str, limits: Limits) -> Peek:
+    """Look at the first bytes of a file; of a trace, at what it says of itself before its events."""
     try:
+        head = read_head(again(), limits)
+        if nsys_report.is_report(name):
+            return Peek(formats.SQLITE.name, head)
+        known = formats.recognise_format(head, lambda: iter(Inflated(again(), limits)))
+        if known is not None:
+            return Peek(known.name, head)
+        reader = KinetoReader(iter(Inflated(again(), limits)), limits)
         next(iter(reader), None)
     except (NotATrace, EvidenceRejected):
-        return Envelope()
-    return reader.envelope
+        return Peek(None)
+    return Peek(TRACE, head, reader.envelope)
 
 
 def _digest(parts: object) -> str:

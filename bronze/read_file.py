@@ -73,7 +73,7 @@ class ReadContext:
 def read_file(report: FileReport, fetched: Fetched, context: ReadContext) -> None:
     """Read one file to its end, or say why it cannot be."""
     try:
-        head = _head(fetched, context.limits)
+        head = read_head(fetched.blocks(), context.limits)
         if nsys_report.is_report(report.name) and not head.startswith(MAGIC):
             _read_records(report, fetched, context, formats.SQLITE, is_report=True)
             return
@@ -88,10 +88,10 @@ def read_file(report: FileReport, fetched: Fetched, context: ReadContext) -> Non
         _refuse(report, error)
 
 
-def _head(fetched: Fetched, limits: Limits) -> bytes:
+def read_head(blocks: Iterator[bytes], limits: Limits) -> bytes:
     """The first bytes, inflated."""
     head = b""
-    for block in Inflated(fetched.blocks(), limits):
+    for block in Inflated(blocks, limits):
         head += block[: formats.HEAD_BYTES - len(head)]
         if len(head) >= formats.HEAD_BYTES:
             break

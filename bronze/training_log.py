@@ -1,15 +1,15 @@
-"""One row per record of a training log: an `:::MLLOG` line of a job's output, or a line of a training CSV."""
+"""One row per record of a training log: an `:::MLLOG` line of a job's output, a line of a table, or a scalar."""
 
 from __future__ import annotations
 
 from lake.tables import RUN_ID, Table, float64, int64, text
 
-RECORDS = ("mllog", "csv")
+RECORDS = ("mllog", "csv", "scalar")
 
 TABLE = Table(
     tier="bronze",
     name="training_log",
-    grain="One row per `:::MLLOG` line of a log, or per record of a training CSV.",
+    grain="One row per `:::MLLOG` line of a log, record of a training table, or scalar of TensorBoard or MLflow.",
     key=("source_sha256", "ordinal"),
     partition_by=("run_id", "source_sha256"),
     columns=(
@@ -17,12 +17,20 @@ TABLE = Table(
         text("source_sha256", "The source file, by the digest of its bytes as they landed."),
         int64("ordinal", "Place of the row among the training records of its source, from 0.", minimum=0),
         int64("offset_bytes", "First byte of the record's line in the inflated source.", minimum=0),
-        text("record", "mllog: a line that begins so; csv: a record of a table.", one_of=RECORDS),
+        text(
+            "record",
+            "mllog: a line that begins so; csv: a record of a table; scalar: one number under its name.",
+            one_of=RECORDS,
+        ),
         int64("ts_ns", "When it was written, UTC, exact from the source's own digits.", nullable=True),
         text("namespace", "Namespace of an mllog line.", nullable=True),
         text("event_type", "INTERVAL_START, INTERVAL_END or POINT_IN_TIME, as the source spells it.", nullable=True),
-        text("record_key", "Key of an mllog line, for example epoch_start.", nullable=True),
-        text("record_value", "Value of an mllog line: a text as it is, anything else as JSON text.", nullable=True),
+        text("record_key", "Key of an mllog line, for example epoch_start; tag of a scalar.", nullable=True),
+        text(
+            "record_value",
+            "Value of an mllog line: a text as it is, anything else as JSON text; a scalar's number.",
+            nullable=True,
+        ),
         int64("epoch_number", "Epoch, as the source counts.", nullable=True),
         int64("step_number", "Step, as the source counts.", nullable=True),
         int64("began_ns", "When the epoch or step began, UTC, where the source says so.", nullable=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
 from dataclasses import dataclass
@@ -164,6 +165,22 @@ class LandingZone:
         """Remove the copies that landings left when they were killed, and name them."""
         return remove_abandoned(self.place.directory) if self.place.is_local else []
 
+    def remove(self, run_id: str) -> tuple[int, int]:
+        """Remove a run's directory, the manifest first, so that nobody takes what is left for a run; files, bytes."""
+        slug(run_id)
+        with report_unreachable(f"{self.place}/{run_id} could not be removed"):
+            if not self.place.is_local:
+                return _remove_objects(self.place, run_id)
+            directory = self.place.directory / run_id
+            if directory.is_symlink():
+                directory.unlink()  # what it leads to is not ours
+            if not directory.is_dir():
+                return 0, 0
+            sizes = [path.lstat().st_size for path in directory.rglob("*") if not path.is_dir()]
+            (directory / MANIFEST).unlink(missing_ok=True)
+            shutil.rmtree(directory)
+            return len(sizes), sum(sizes)
+
     # -- inside ------------------------------------------------------------------------------------------
 
     def _require(self, run_id: str) -> None:
@@ -290,6 +307,13 @@ class _ListedZone(LandingZone):
 
     def relist(self) -> LandingZone:
         return self._zone
+
+
+def _remove_objects(place: Location, run_id: str) -> tuple[int, int]:
+    found = [item for batch in obstore.list(place.store, f"{run_id}/") for item in batch]
+    for item in sorted(found, key=lambda item: not item["path"].endswith(f"/{MANIFEST}")):
+        obstore.delete(place.store, item["path"])
+    return len(found), sum(item["size"] for item in found)
 
 
 def _describe_taken(run_id: str) -> EvidenceRejected:

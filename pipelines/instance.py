@@ -16,7 +16,6 @@ from lake.errors import ContractBroken, SourceUnavailable
 from lake.locations import make_private, report_unreachable
 from lake.locks import hold_lock
 from lake.scarcity import next_step
-from pipelines import sqlite_records
 from pipelines.settings import POSTGRES_URL
 
 if TYPE_CHECKING:
@@ -103,11 +102,7 @@ def _write_settings(home: Home, source: Path) -> None:
     settings = yaml.safe_load(source.read_text("utf-8"))
     if home.is_postgres:
         settings["storage"] = {"postgres": {"postgres_url": {"env": POSTGRES_URL}}}
-    elif "sqlite" in settings.get("storage", {}):
-        # The same files, opened once per process; the module has another name in an installed wheel.
-        named = {"module": sqlite_records.__name__, "class": sqlite_records.SqliteRecords.__name__}
-        settings["storage"] = {"custom": {**named, "config": settings["storage"]["sqlite"]}}
-    text = yaml.safe_dump(_absolute(settings, home.directory.parent), sort_keys=True)
+    text = yaml.safe_dump(_complete(settings, home.directory.parent), sort_keys=True)
     path = home.directory / "dagster.yaml"
     if path.is_file() and path.read_text("utf-8") == text:
         return
@@ -116,11 +111,19 @@ def _write_settings(home: Home, source: Path) -> None:
     Path(file.name).replace(path)
 
 
-def _absolute(settings: Any, root: Path) -> Any:
-    """The same settings, every directory in full: Dagster takes them from where a process happens to start."""
+def _complete(settings: Any, root: Path) -> Any:
+    """The same settings, every directory in full and every module of ours by the name that it has here.
+
+    Dagster takes directories from where a process happens to start; a wheel holds our packages inside another.
+    """
     if not isinstance(settings, dict):
         return settings
-    return {
-        name: str(root / value) if name == "base_dir" and isinstance(value, str) else _absolute(value, root)
-        for name, value in settings.items()
-    }
+    return {name: _complete_one(name, value, root) for name, value in settings.items()}
+
+
+def _complete_one(name: str, value: Any, root: Path) -> Any:
+    if name == "base_dir" and isinstance(value, str):
+        return str(root / value)
+    if name == "module" and isinstance(value, str) and value.startswith("pipelines."):
+        return __name__.removesuffix("pipelines.instance") + value
+    return _complete(value, root)

@@ -10,6 +10,8 @@ from lake.frames import to_flag
 from silver.attestations import STANDINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from lake.frames import Frame
 
 # How `nvidia-smi conf-compute` spells what is looked for; its text is not promised to stay.
@@ -19,6 +21,24 @@ _MULTI = "Multi-GPU Mode"
 _ON, _OFF = ("ON", "On", "on"), ("OFF", "Off", "off")
 _PROTECTED = ("Protected PCIe", "PROTECTED_PCIE", "PPCIE", "Protected-PCIe")
 _COUNTS = ("_cc_on", "_cc_off", "_cc_tools", "_cc_protected", "_nccl_on", "_nccl_off")
+
+
+_HOPPER = ("H100", "H200", "H800", "H20", "GH200")
+
+
+def infer_regime(readings: Mapping[str, Collection[str]], gpu: str | None) -> str | None:
+    """The regime that an answer of `nvidia-smi conf-compute -q` stands for; none where it leaves that open.
+
+    OFF counts only beside the mode of several GPUs, because the query says OFF under Protected PCIe too; ON alone is a
+    regime only of a GPU that has no other.
+    """
+    states = {value for name in _STATES for value in readings.get(name, ())}
+    modes = set(readings.get(_MULTI, ()))
+    if modes & set(_PROTECTED):
+        return "hopper_ppcie"
+    if states and states <= set(_ON):
+        return "hopper_spt_cc" if gpu is not None and any(name in gpu for name in _HOPPER) else None
+    return "cc_off" if modes and states and states <= set(_OFF) else None
 
 
 def count_evidence(device_samples: Frame, collective_records: Frame, attestations: Frame, runs: Frame) -> Frame:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from bronze.training_log import RECORDS
 from lake.frames import Frame, join_reasons, number_rows, select_declared, to_flag
 from lake.tables import RUN_ID, Table, boolean, float64, int32, int64, text
 from silver.steps import EVIDENCE
@@ -13,6 +12,8 @@ from silver.warmup import flag_warmup
 PERIODS = ("epoch", "step", "block")
 NUMBERINGS = ("number", "place")
 DURATIONS = ("stated", "interval", "difference")
+# Scalars of bronze are no periods: each is one number of a step.
+_RECORDS = ("mllog", "csv")
 # The intervals of an mllog line that are periods of training, by its key.
 _STARTS = {
     "epoch_start": "epoch",
@@ -40,7 +41,7 @@ TABLE = Table(
         int32("rank", "Rank that wrote the log, where the file's name says it; else 0.", minimum=0),
         text("source_sha256", "The source file, by the digest of its bytes as they landed."),
         int64("ordinal", "Place of its (first) record among the training records of its source.", minimum=0),
-        text("record", "mllog: a pair of lines, or one that gives a rate; csv: a record of a table.", one_of=RECORDS),
+        text("record", "mllog: a pair of lines, or one that gives a rate; csv: a record of a table.", one_of=_RECORDS),
         text("period", "What the row is of.", one_of=PERIODS),
         int64("period_number", "Number of the epoch or step, as numbered_by says.", minimum=0),
         int64("period_ordinal", "Place among those of its source, from 0.", minimum=0),

@@ -31,6 +31,9 @@ class BuildListener:
         """A teller for the readers of a run's files."""
         return nullcontext(lambda _name, _bytes, _rows: None)
 
+    def on_begun(self, what: str) -> None:
+        """Something begins that may take a while: a tier, its checks, pairs, comparisons."""
+
     def on_built(self, made: TierResult) -> None:
         """A tier of a run was made, or could not be."""
 

@@ -14,8 +14,6 @@ from pipelines.cli import session
 
 FAILED = 1
 WRONG_USAGE = 2
-# What a shell says of a process that Ctrl-C has ended.
-INTERRUPTED = 130
 _MOST_TEXT = 300
 _FILES = 1024
 _FEWEST_FILES = 128

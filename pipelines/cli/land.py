@@ -4,28 +4,44 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bronze import runs
 from bronze.land import peek
-from bronze.manifest import Manifest, claim_from_text, parse
-from lake.errors import EvidenceRejected
+from bronze.manifest import REGIMES, Manifest, claim_from_text, parse
+from lake.errors import EvidenceRejected, nearest
 from lake.identity import MANIFEST, is_slug, slug
 from lake.locations import report_unreachable
 from lake.regular_files import Tree, open_named
+from silver.cc_evidence import infer_regime
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from bronze.envelope import Envelope
+    from bronze.land import Peek
     from bronze.limits import Limits
     from lake.landing_zone import LandingZone
     from lake.regular_files import SourceFile
+    from lake.store import Lake
 
 _SUFFIXES = re.compile(r"(\.(json|gz|zst|zstd|pt|trace|chrome|csv|log|txt|sqlite|jsonl))+$", re.IGNORECASE)
 _RANK = re.compile(r"[-_.]?(?:rank|worker|r)[-_]?$", re.IGNORECASE)
 _BLOCK_BYTES = 1 << 20
+_NOTHING_READ = "none of these files is in a format that teetotal reads; docs/landing.md lists them"
 _MOST_MANIFEST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Landed:
+    """A run in the landing zone, and what whoever landed it should know."""
+
+    run_id: str
+    manifest: Manifest
+    files: int
+    notes: tuple[str, ...] = ()
 
 
 def land_files(
@@ -35,7 +51,7 @@ def land_files(
     *,
     run_id: str | None,
     given: Mapping[str, str],
-) -> tuple[str, Manifest, int]:
+) -> Landed:
     """Put files into the landing zone as one run; what is typed wins over its `run.toml`, which wins over its files."""
     # Directories stay open until all is copied: one that is swapped meanwhile is not the one that was looked at.
     with ExitStack() as held:
@@ -48,11 +64,14 @@ def land_files(
         name = slug(run_id) if run_id else _name_of(paths, files)
         recorded = _read_manifest(own) if own else Manifest({}, {})
         typed = {key: claim_from_text(key, value) for key, value in given.items()}
-        claims = {**_read_traces(files.values(), limits), **recorded.claims, **typed}
+        peeks = {key: _peek(key, file, limits) for key, file in files.items()}
+        claims = {**_merge_envelopes(peeks.values()), **recorded.claims, **typed}
+        notes = [] if any(one.format for one in peeks.values()) else [_NOTHING_READ]
+        notes += _add_regime(claims, peeks)
         text = Manifest(claims, recorded.extra).to_toml()
         manifest = parse(text.encode(), f"the manifest of {name}")
         zone.land(name, files, text)
-        return name, manifest, len(files)
+        return Landed(name, manifest, len(files), tuple(notes))
 
 
 def _read_manifest(own: SourceFile) -> Manifest:
@@ -116,13 +135,53 @@ def _name_of(paths: Sequence[Path], files: Collection[str]) -> str:
     return name
 
 
-def _read_traces(files: Iterable[SourceFile], limits: Limits) -> dict[str, Any]:
+def warn_of_unknown(lake: Lake, zone: LandingZone, landed: Landed) -> list[str]:
+    """One sentence for each run that the manifest names and that neither the landing zone nor the lake knows."""
+    named = {
+        key: str(landed.manifest.claims[key]) for key in ("baseline", "repeat_of") if key in landed.manifest.claims
+    }
+    known = {*zone.run_ids()[0], *lake.snapshot(runs.TABLE).run_ids} - {landed.run_id} if named else set()
+    return [
+        f"{key} {run_id!r} is no run of {zone.place} or {lake.place} yet: land it too, or was another one meant? "
+        f"({nearest(run_id, known)})"
+        for key, run_id in named.items()
+        if run_id not in known
+    ]
+
+
+def _peek(name: str, file: SourceFile, limits: Limits) -> Peek:
+    def blocks() -> Iterator[bytes]:
+        with file.open() as opened:
+            while block := opened.read(_BLOCK_BYTES):
+                yield block
+
+    with report_unreachable(f"{file.where} could not be read"):
+        return peek(blocks, name, limits)
+
+
+def _add_regime(claims: dict[str, Any], peeks: Mapping[str, Peek]) -> list[str]:
+    """Fill in the regime from what `nvidia-smi conf-compute -q` said, where nobody claims one; gives what to tell."""
+    states = {name: one for name, one in peeks.items() if one.format == "conf_compute"}
+    if "regime" in claims or not states:
+        return []
+    readings: dict[str, set[str]] = {}
+    for one in states.values():
+        for line in one.head.decode("utf-8", "replace").splitlines():
+            name, _, value = line.partition(":")
+            readings.setdefault(name.strip(), set()).add(value.strip())
+    regime = infer_regime(readings, claims.get("gpu"))
+    where = ", ".join(sorted(states))
+    if regime is None:
+        return [f"the regime is unknown: {where} does not settle it; name it with --regime ({', '.join(REGIMES)})"]
+    claims["regime"] = regime
+    return [f"regime {regime} is taken from {where}; --regime names another, for example where software seals"]
+
+
+def _merge_envelopes(peeks: Iterable[Peek]) -> dict[str, Any]:
     """What the traces say of themselves before their first event."""
     found: dict[str, Any] = {}
-    for file in files:
-        with report_unreachable(f"{file.where} could not be read"), file.open() as opened:
-            envelope = peek(iter(lambda: opened.read(_BLOCK_BYTES), b""), limits)
-        for name, value in _merge_claims(envelope).items():
+    for one in peeks:
+        for name, value in _merge_claims(one.envelope).items():
             found.setdefault(name, value)
     return found
 

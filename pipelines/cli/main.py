@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lake.errors import LakeError
-from pipelines.cli import places, session
+from pipelines.cli import places, session, stopping
 from pipelines.cli.compare_commands import compare, export
-from pipelines.cli.failures import FAILED, INTERRUPTED, require_resources, tell_failure
+from pipelines.cli.failures import FAILED, require_resources, tell_failure
 from pipelines.cli.forecast_commands import validate, what_if
+from pipelines.cli.forget_command import forget
 from pipelines.cli.gate_commands import baseline, gate
 from pipelines.cli.history_command import history
 from pipelines.cli.key_commands import keys
 from pipelines.cli.lineage_commands import anchor, evidence, signing
 from pipelines.cli.plan_command import plan
+from pipelines.cli.run_commands import demo, run
 from pipelines.cli.verify_command import verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from pipelines.cli.run import Outcome
+    from pyarrow import RecordBatchReader
+
     from pipelines.settings import Settings
 
-# Written out: asking `lake.engines` would import every engine for `--help`. A test holds the two equal.
-_ENGINES = ("polars", "duckdb", "spark")
 _FORMATS = click.Choice(["table", "csv", "json", "parquet"])
 _FORMAT = click.option("--format", "form", type=_FORMATS, default="table", show_default=True)
 
@@ -52,13 +52,22 @@ class _Group(click.Group):
             sys.stderr.close()  # the reader of our output has seen enough
             ctx.exit(0)
         except KeyboardInterrupt:
-            click.echo("teetotal: stopped; what was committed stays, and `teetotal run` goes on from there", err=True)
-            ctx.exit(INTERRUPTED)
+            click.echo(stopping.describe_stop(), err=True)
+            ctx.exit(stopping.INTERRUPTED)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, and remember its name."""
+        found = super().resolve_command(ctx, args)
+        stopping.name_command(found[0] or "")
+        return found
 
     def main(self, *arguments: Any, **named: Any) -> Any:
         """Run the command line; whatever click and we did not expect is told as well, with the next step."""
         try:
-            return super().main(*arguments, **named)
+            with stopping.watch_interrupts():
+                return super().main(*arguments, **named)
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:  # noqa: BLE001 - a panic of an engine written in Rust is no Exception
@@ -80,11 +89,14 @@ def main(ctx: click.Context) -> None:
     ctx.obj = ctx.obj or settings()
 
 
+main.add_command(run)
+main.add_command(demo)
 main.add_command(keys)
 main.add_command(verify)
 main.add_command(anchor)
 main.add_command(evidence)
 main.add_command(signing)
+main.add_command(forget)
 main.add_command(what_if)
 main.add_command(validate)
 main.add_command(compare)
@@ -116,37 +128,14 @@ def land(
 
     fields = dict(_pair(text) for text in given)
     fields |= {name: value for name, value in (("regime", regime), ("baseline", baseline)) if value}
-    name, manifest, count = land.land_files(
-        LandingZone(chosen.landing), paths, chosen.limits, run_id=run_id, given=fields
-    )
-    session.print_lines(f"landed {name}: {count} files in {chosen.landing}")
-    for key, value in manifest.claims.items():
+    zone = LandingZone(chosen.landing)
+    landed = land.land_files(zone, paths, chosen.limits, run_id=run_id, given=fields)
+    session.print_lines(f"landed {landed.run_id}: {landed.files} files in {chosen.landing}")
+    for key, value in landed.manifest.claims.items():
         session.print_lines(f"  {key} = {value}")
+    for note in (*landed.notes, *land.warn_of_unknown(session.open_lake(chosen), zone, landed)):
+        session.print_lines(f"note: {note}", err=True)
     session.print_lines("next: teetotal run")
-
-
-@main.command()
-@click.argument("run_ids", nargs=-1, metavar="[RUN_ID]…")
-@click.option(
-    "--engine",
-    type=click.Choice(_ENGINES),
-    default=_ENGINES[0],
-    show_default=True,
-    help="Engine that computes the tables.",
-)
-@click.option("--full", is_flag=True, help="Rebuild tables that are already up to date, pairs and comparisons too.")
-@click.option(
-    "--check/--no-check", default=True, show_default=True, help="Check what was built against its declarations."
-)
-@click.option("--to", multiple=True, metavar="TABLE", help="Only this table and what it needs; may be given again.")
-@click.pass_obj
-def run(chosen: Settings, run_ids: tuple[str, ...], engine: str, full: bool, check: bool, to: tuple[str, ...]) -> None:
-    """Bring into the lake what is new or has changed (all runs by default)."""
-    outcomes = _run(chosen, run_ids, engine=engine, full=full, check=check, to=to)
-    if not outcomes:
-        session.print_lines(f"no runs in {chosen.landing}: land one with `teetotal land`, or try `teetotal demo`")
-    if any(outcome.fault for outcome in outcomes):
-        raise SystemExit(FAILED)
 
 
 @main.command()
@@ -170,8 +159,7 @@ def status(chosen: Settings) -> None:
         return
     console = session.console()
     if found.lines:
-        names = list(found.lines[0])
-        show.format_grid(console, names, found.lines, names[3:])
+        show.format_counts(console, found.lines, 3)
     for note in found.notes:
         console.print(make_printable(note), highlight=False, markup=False, soft_wrap=True)
     if found.has_faults:
@@ -198,24 +186,41 @@ def show_table(
     plot: bool,
 ) -> None:
     """Print a table, for example `teetotal show bronze.runs`."""
-    from pipelines.cli import show
+    from assets.build import catalogue
+    from bronze import runs
+    from pipelines.cli import show, views
 
+    declared = None if table == views.TIMELINE else catalogue.table(table)
     lake = session.open_built_lake(chosen)
-    declared = show.find_table(lake, table, run_ids)
+    wanted = [name.strip() for name in columns.split(",")] if columns else []
+    most = (20 if form == "table" else None) if limit is None else limit or None
+    if declared is None:
+        if plot or reveal:
+            raise click.UsageError(f"{table} is a view: it has no chart and nothing sealed to reveal")
+        session.require_runs(lake, run_ids, [runs.TABLE])
+        with views.open_timeline(lake, run_ids, wanted, most) as (rows, total):
+            _print_rows(rows, total, form)
+        return
+    session.require_runs(lake, run_ids, [runs.TABLE, declared])
     if plot:
         if columns or reveal or form != "table":
             raise click.UsageError("--plot draws a table's own chart: it takes no --columns, --format or --reveal")
         for line in show.plot_table(lake, declared, run_ids, limit or None, session.console().width):
             session.print_lines(line)
         return
-    wanted = [name.strip() for name in columns.split(",")] if columns else []
-    most = (20 if form == "table" else None) if limit is None else limit or None
     rows = show.read_rows(lake, declared, run_ids, wanted, most, reveal=reveal)
-    if form != "table":
+    total = show.count_rows(lake, declared, run_ids) if form == "table" else 0
+    _print_rows(rows, total, form, () if reveal else [column.name for column in declared.sealed])
+
+
+def _print_rows(rows: RecordBatchReader, total: int, form: str, sealed: Sequence[str] = ()) -> None:
+    """Rows in the form that was asked for."""
+    from pipelines.cli import show
+
+    if form == "table":
+        show.draw_table(rows, total, session.console(), sealed)
+    else:
         show.write_rows(rows, form, sys.stdout.buffer)
-        return
-    total = show.count_rows(lake, declared, run_ids)
-    show.draw_table(rows, total, session.console(), () if reveal else [column.name for column in declared.sealed])
 
 
 @main.command("query")
@@ -280,13 +285,13 @@ def query_lake(
             environment=query_environment(),
         )
     with asked as answer:
-        from pipelines.cli import show  # while the process that answers imports what it needs
+        from pipelines.cli import show  # noqa: F401 - while the process that answers imports what it needs
 
         if form == "table":
             rows, total = answer.first(most)
-            show.draw_table(rows, total, session.console(), answer.sealed)
+            _print_rows(rows, total, form, answer.sealed)
         else:
-            show.write_rows(answer.rows(most), form, sys.stdout.buffer)
+            _print_rows(answer.rows(most), 0, form)
 
 
 @main.command("report")
@@ -323,57 +328,8 @@ def ui(chosen: Settings, port: int, only: str | None) -> None:
     """Watch and launch in the browser: Dagster's web server on this machine, and the daemon behind it."""
     from pipelines.cli.ui import serve
 
+    stopping.wait_for_children()
     serve(chosen, port, session.print_lines, only=only)
-
-
-@main.command()
-@click.option("--all", "is_all", is_flag=True, help="Take all forty bundled runs, not two pairs with their repeats.")
-@click.pass_obj
-def demo(chosen: Settings, is_all: bool) -> None:
-    """Land bundled recordings, run the pipeline on them, and print what the sealing cost and where."""
-    from lake.landing_zone import LandingZone
-    from pipelines.cli import demo as bundled
-    from pipelines.cli import verdicts
-
-    run_ids = bundled.land_samples(LandingZone(chosen.landing), ("",) if is_all else bundled.FIRST_LOOK)
-    outcomes = _run(chosen, run_ids)
-    if any(outcome.fault for outcome in outcomes):
-        raise SystemExit(FAILED)
-    for line in verdicts.format_verdicts(session.open_lake(chosen), run_ids):
-        session.print_lines(line)
-    closing = f"""
-Recorded on one NVIDIA H200 with confidential computing off; the `sealed` runs seal every ring hop in software
-(regime sw_per_hop_aesgcm), the `plain` runs take the same path without crypto. samples/README.md says more.
-
-The tables are a Delta lake in {chosen.lake}. Look around:
-  {sys.argv[0]} status
-  {sys.argv[0]} report
-  {sys.argv[0]} show gold.step_overhead --plot
-  {sys.argv[0]} show gold.time_breakdown --run bert-base-sealed-w2
-  {sys.argv[0]} show silver.crossings --run bert-base-sealed-w2"""
-    for line in closing.split("\n"):
-        session.print_lines(line)
-
-
-def _run(
-    chosen: Settings,
-    run_ids: Sequence[str],
-    *,
-    engine: str = _ENGINES[0],
-    full: bool = False,
-    check: bool = True,
-    to: Sequence[str] = (),
-) -> list[Outcome]:
-    """Run, and say in a line what became of each run."""
-    from pipelines.cli.progress import ProgressListener, format_outcome, show_warnings
-    from pipelines.cli.run import run as run_all
-
-    tell = partial(session.print_lines, err=True)
-    with show_warnings():
-        outcomes = run_all(chosen, ProgressListener(), run_ids, engine=engine, full=full, check=check, to=to, tell=tell)
-    for outcome in outcomes:
-        session.print_lines(format_outcome(outcome), err=outcome.fault is not None)
-    return outcomes
 
 
 def _pair(text: str) -> tuple[str, str]:

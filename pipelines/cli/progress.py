@@ -1,4 +1,4 @@
-"""What a person sees while work goes on: a bar per file with bytes and rows, on a terminal; silence elsewhere."""
+"""What a person sees while work goes on: a line per tier and check; on a terminal also a bar per file with its rows."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import logging
 import os
 import sys
 import threading
+import weakref
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from assets.build.context import BuildListener
@@ -50,20 +51,28 @@ _UNCOMMON = {
 
 
 class ProgressListener(BuildListener):
-    """Remembers what became of each run, names each as it is read, and shows a bar for each of its files."""
+    """Remembers what became of each run, and tells what begins and ends; bars are drawn on a terminal alone."""
 
-    def __init__(self) -> None:
-        # Kept apart: Dagster turns a step's standard error into a file. Nothing is drawn where nobody looks.
-        self._screen = os.fdopen(os.dup(sys.stderr.fileno()), "w") if sys.stderr.isatty() else None
+    def __init__(self, *, is_quiet: bool = False) -> None:
+        self._screen = None if is_quiet else _find_screen()
+        if self._screen is not None:
+            weakref.finalize(self, os.close, self._screen)
         self._drawing = threading.Lock()
         self._numbers = itertools.count(1)
         self.total = 0
         self.written: defaultdict[str, list[Written]] = defaultdict(list)
         self.faults: dict[str, LakeError] = {}
 
+    def on_begun(self, what: str) -> None:
+        """Say what begins."""
+        self._tell(f"{what} …")
+
     def on_built(self, made: TierResult) -> None:
-        """Remember what was written; a try that succeeds forgets the one that failed."""
+        """Remember what was written, and say so; a try that succeeds forgets the one that failed."""
         self.written[made.run_id] += made.written
+        if made.fault is None and not made.is_fresh:
+            rows = sum(written.rows for written in made.written)
+            self._tell(f"  {made.run_id}: {made.tier}, {rows:,} rows, {made.seconds:.1f} s")
         if made.fault is None:
             self.faults.pop(made.run_id, None)
 
@@ -74,25 +83,35 @@ class ProgressListener(BuildListener):
     @contextmanager
     def track_files(self, run_id: str, files: Sequence[LandedFile]) -> Iterator[Report]:
         """A teller for the readers of these files; of runs that are read side by side, one is drawn at a time."""
-        if self._screen is not None:
-            self._screen.write(f"{run_id} {next(self._numbers)} of {self.total}\n")
-            self._screen.flush()
-        if self._screen is None or not self._drawing.acquire(blocking=False):
+        self._tell(f"{run_id} {next(self._numbers)} of {self.total}")
+        if self._screen is None or not os.isatty(self._screen) or not self._drawing.acquire(blocking=False):
             yield lambda _name, _bytes, _rows: None
             return
         try:
-            with _bars(self._screen, run_id, files) as report:
+            with os.fdopen(self._screen, "w", closefd=False) as screen, _bars(screen, run_id, files) as report:
                 yield report
         finally:
             self._drawing.release()
+
+    def _tell(self, text: str) -> None:
+        if self._screen is not None:
+            with suppress(OSError):  # nobody reads any more: the work goes on
+                os.write(self._screen, f"{make_printable(text)}\n".encode())
+
+
+def _find_screen() -> int | None:
+    """Standard error, kept apart, because Dagster turns that of a step into a file; none where it is no file itself."""
+    try:
+        return os.dup(sys.stderr.fileno())
+    except (OSError, ValueError):
+        return None
 
 
 @contextmanager
 def show_warnings() -> Iterator[None]:
     """Print the lake's warnings where a person sees them: Dagster turns a step's standard error into a file."""
-    try:
-        number = os.dup(sys.stderr.fileno())
-    except (OSError, ValueError):  # what stands for it is no file
+    number = _find_screen()
+    if number is None:
         yield
         return
     with os.fdopen(number, "w") as screen:

@@ -13,17 +13,20 @@ from dagster._core.execution.plan.objects import ErrorSource
 
 from assets.build.catalogue import UPSTREAM, list_required, table
 from assets.build.comparisons import COMPARISON_TABLES
+from assets.build.freshness import Look
 from assets.build.gold import PAIR_TABLES
-from assets.build.state import assess_comparisons, assess_gone, assess_runs, list_left_over
+from assets.build.state import assess_comparisons, assess_gone, assess_runs, find_stale, list_left_over
 from assets.build.tiers import select_tables
 from assets.comparisons import comparisons
 from assets.launch_locks import lock_launch, tags_of
 from assets.pool_wait import claim_pool
 from assets.training_runs import training_runs
 from bronze import runs as landed
+from gold import attested_runs
 from lake.errors import ContractBroken, EvidenceRejected, LakeError, nearest
 from lake.identity import slug
 from pipelines.cli.memory_advice import advise_memory, find_memory
+from pipelines.cli.stopping import is_stopped
 from pipelines.definitions import build_context, build_definitions
 from pipelines.instance import open_instance, report_unreachable_records
 from pipelines.jobs import COMPARE, INGEST, limit_job
@@ -111,6 +114,7 @@ def run(
     is_compared = bool(stale or unpaired) or any(state.needs_launch(check=check) for state in across)
     watcher.total = len(stale)
     _advise_memory(zone, engine, stale, tell)
+    watcher.on_begun(f"{len(stale):,} of {len(wanted):,} runs to build or check: opening Dagster's records")
     if stale or unpaired or is_compared:
         config: dict[str, object] = {"engine": engine, "full": full}
         _launch(chosen, watcher, _LaunchPlan(names, check, config, stale, unpaired, is_compared), tell)
@@ -131,6 +135,16 @@ def run(
         # Of a pair whose run was not named, and of what is measured across runs.
         *(Outcome(name, fault=fault) for name, fault in faults.items() if name not in wanted),
     ]
+
+
+def compare_again(chosen: Settings, watcher: ProgressListener, tell: Callable[[str], None]) -> None:
+    """Bring pairs and comparisons up to date with the runs that the lake holds now, and make no run's own tables."""
+    place = build_context(chosen, watcher)
+    left = place.lake.snapshot(landed.TABLE).run_ids
+    stale = {*assess_gone(place.lake, left, place.margin), *find_stale(Look(place.lake), [attested_runs.TABLE], left)}
+    config: dict[str, object] = {"engine": "polars", "full": False}
+    plan = _LaunchPlan(list_required(UPSTREAM), True, config, [], sorted(stale), True)
+    _launch(chosen, watcher, plan, tell)
 
 
 def _list_unpaired(lake: Lake, complete: Sequence[str], margin: float) -> list[str]:
@@ -162,7 +176,7 @@ def _launch(chosen: Settings, watcher: ProgressListener, work: _LaunchPlan, tell
                 if job is None:
                     break
                 before = dict(watcher.faults)
-                with _ready_to_write(records, training_runs, tell) as (run_id, tags):
+                with claim_writer(records, training_runs, tell) as (run_id, tags):
                     result = job.execute_in_process(
                         run_id=run_id,
                         instance=records,
@@ -175,7 +189,7 @@ def _launch(chosen: Settings, watcher: ProgressListener, work: _LaunchPlan, tell
                     raise _describe_failed_launch(result)  # no run's own fault: the watcher would have been told of it
         job = limit_job(compare, work.names, check=work.check) if work.is_compared else None
         if job is not None:
-            with _ready_to_write(records, comparisons, tell) as (run_id, tags):
+            with claim_writer(records, comparisons, tell) as (run_id, tags):
                 result = job.execute_in_process(
                     run_id=run_id,
                     instance=records,
@@ -190,7 +204,7 @@ def _launch(chosen: Settings, watcher: ProgressListener, work: _LaunchPlan, tell
 
 
 @contextmanager
-def _ready_to_write(
+def claim_writer(
     records: dg.DagsterInstance, step: dg.AssetsDefinition, tell: Callable[[str], None]
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """The id and the tags of a launch that may begin: its lock is held, and nobody else writes to the lake."""
@@ -200,7 +214,9 @@ def _ready_to_write(
 
 
 def _raise_if_stopped(result: dg.ExecuteInProcessResult) -> None:
-    """End the command where a signal ended the launch."""
+    """End the command where a signal ended the launch, or came while Dagster kept it back and then let it go."""
+    if is_stopped():
+        raise KeyboardInterrupt
     for event in result.all_events:
         if event.is_step_failure and event.step_failure_data.error_source is ErrorSource.INTERRUPT:
             raise KeyboardInterrupt

@@ -17,7 +17,7 @@ from pipelines.cli.session import require_runs
 from report.terminal_text import CSV_UNSAFE, make_csv_safe, make_printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import duckdb
     from rich.console import Console, JustifyMethod
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from lake.tables import Table
 
 _BATCH_ROWS = 65_536
-_CELL_WIDTH = 60
-_LONGEST_CELL = 400
+# A text that is wider than this may be wrapped, into no less than the other.
+_WRAPPED_WIDTH = 40
+_NARROWEST_WRAP = 28
+_LONGEST_CELL = 4000
 _WIDEST_PLOT = 120
 
 
@@ -170,28 +172,62 @@ def draw_table(batches: pa.RecordBatchReader, total: int, console: Console, seal
         return
     filled = [name for name in shown[0] if any(row[name] is not None for row in shown)]
     cells = [{name: _cell(row[name]) for name in filled} for row in shown]
-    widths = [max(len(make_printable(name)), *(len(row[name]) for row in cells)) for name in filled]
     numbers = {name for name in filled if all(isinstance(row[name], int | float | None) for row in shown)}
-    if sum(widths) + 2 * len(widths) <= console.width:
-        format_grid(console, filled, cells, numbers)
+    widths = _fit(console.width, _measure(filled, cells))
+    if widths is not None:
+        format_grid(console, filled, cells, numbers, widths)
     else:
-        _blocks(console, filled, [{name: _cell(row[name], _LONGEST_CELL) for name in filled} for row in shown])
+        _blocks(console, filled, cells)
     empty = len(shown[0]) - len(filled)
     notes = [f"{len(shown):,} of {total:,} rows"]
     notes += [f"{empty} columns without a value are not shown"] if empty else []
     console.print("; ".join(notes), style="dim", highlight=False)
 
 
+def _measure(names: Sequence[str], cells: Sequence[dict[str, str]]) -> dict[str, int]:
+    """How wide each column would be without a wrap."""
+    return {name: max(len(make_printable(name)), *(len(row[name]) for row in cells)) for name in names}
+
+
+def _fit(console_width: int, widths: Mapping[str, int]) -> Mapping[str, int] | None:
+    """The widths of a grid in which only long texts are wrapped; none where that leaves them too little room."""
+    long = [name for name, width in widths.items() if width > _WRAPPED_WIDTH]
+    room = console_width - sum(width + 2 for name, width in widths.items() if name not in long) - 2 * len(long)
+    if sum(widths.values()) + 2 * len(widths) <= console_width:
+        return widths
+    if not long or room < _NARROWEST_WRAP * len(long):
+        return None
+    return {name: min(width, room // len(long)) if name in long else width for name, width in widths.items()}
+
+
+def format_counts(console: Console, rows: Sequence[dict[str, str]], texts: int) -> None:
+    """Rows of a few texts and many counts: a grid where it fits, else a paragraph per row, in which nothing is cut."""
+    names = list(rows[0])
+    widths = _measure(names, rows)
+    if sum(widths.values()) + 2 * len(widths) <= console.width:
+        format_grid(console, names, rows, names[texts:])
+        return
+    for row in rows:
+        lead = "  ".join(row[name] for name in names[:texts] if row[name])
+        counts = ", ".join(f"{row[name]} {name}" for name in names[texts:] if row[name])
+        console.print(Text(make_printable(f"{lead}: {counts}" if counts else lead)), highlight=False)
+
+
 def format_grid(
-    console: Console, names: Sequence[str], cells: Sequence[dict[str, str]], numbers: Iterable[str] = ()
+    console: Console,
+    names: Sequence[str],
+    cells: Sequence[dict[str, str]],
+    numbers: Iterable[str] = (),
+    widths: Mapping[str, int] | None = None,
 ) -> None:
-    """A plain grid, numbers to the right."""
+    """A plain grid, numbers to the right; a text that is wider than its column is wrapped."""
     drawn = Grid(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     right = set(numbers)
     # As `Text`, because a plain string would be read as markup.
     for name in names:
         justify: JustifyMethod = "right" if name in right else "left"
-        drawn.add_column(Text(make_printable(name)), justify=justify, no_wrap=True, overflow="ellipsis")
+        width = None if widths is None else widths[name]
+        drawn.add_column(Text(make_printable(name)), justify=justify, overflow="fold", width=width)
     for row in cells:
         drawn.add_row(*(Text(make_printable(row[name])) for name in names))
     console.print(drawn, highlight=False, markup=False)
@@ -209,7 +245,7 @@ def _blocks(console: Console, names: Sequence[str], cells: Sequence[dict[str, st
         console.print()
 
 
-def _cell(value: object, most: int = _CELL_WIDTH) -> str:
+def _cell(value: object, most: int = _LONGEST_CELL) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):

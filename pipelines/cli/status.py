@@ -13,6 +13,7 @@ from gold import attested_runs, pairs
 from gold.margin import MARGIN
 from lake.attestation_keys import NO_KEYS, AttestationKeys
 from lake.errors import EvidenceRejected
+from lake.forgetting import list_pending
 from lake.identity import MANIFEST
 from pipelines.cli.verification import find_damages, format_damage
 from silver import crossings, nonce_budgets, rule_counts
@@ -78,6 +79,10 @@ def collect_status(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEY
         how = f"teetotal run {damage.run_id}" if damage.run_id in complete else "teetotal run --full"
         notes.append(f"{format_damage(damage)}: `{how}` builds it again")
     notes += list_left_over(lake)
+    notes += [
+        f"{run_id}: forgetting it was stopped halfway: `teetotal forget {run_id} --yes` finishes"
+        for run_id in list_pending(lake.place)
+    ]
     notes += [f"{name}: not a run yet: {_RULE}" for name in incomplete]
     compared = assess_comparisons(lake) if landed else {}
     notes += [f"{name}: {reason}" for (name, _), state in compared.items() for reason in state.reasons]

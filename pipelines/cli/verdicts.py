@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gold import overhead_breakdown, step_overhead, throughput_overhead
+from gold import overhead_breakdown, pairs, step_overhead, throughput_overhead
 from gold.overhead_breakdown import GROUPS
 from report.colours import GROUP_WORDS, WORDS
 from report.sentences import describe_other_source, dominant, lead, ms, tell_verdict
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 _BAR = 24
+_SENTENCES = 12
 _KEPT = (
     *("run_id", "baseline_run_id", "regime", "verdict_class"),
     *("slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio", "interval_over"),
@@ -56,6 +57,22 @@ def make_table(answers: Iterable[tuple[Row, Row | None, list[Row]]]) -> pa.Table
         said = {"verdict": tell_verdict(leading), "mostly_paid_for": dominant(answer, parts)}
         rows.append({name: leading[name] for name in _KEPT} | said)
     return pa.Table.from_pylist(rows, pa.schema([*fields, pa.field("mostly_paid_for", pa.string())]))
+
+
+def summarise_run(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
+    """What the runs just built answer: a sentence per pair, the reason where there is none, and what to type next."""
+    found = lake.scan(pairs.TABLE).sort("run_id").collect().to_dicts()
+    mine = [row for row in found if not {row["run_id"], row["baseline_run_id"]}.isdisjoint(run_ids)]
+    paired = [row["run_id"] for row in mine if row["baseline_run_id"] is not None]
+    sentences = [
+        f"{answer['run_id']} against {answer['baseline_run_id']}: {tell_verdict(lead(answer, log))}"
+        for answer, log, _ in (read_answers(lake, paired) if paired else ())
+    ]
+    sentences += [f"{row['run_id']}: no pair: {row['reason']}" for row in mine if row["baseline_run_id"] is None]
+    yield from ["", *sentences[:_SENTENCES]] if sentences else []
+    if len(sentences) > _SENTENCES:
+        yield f"and {len(sentences) - _SENTENCES} more: teetotal show gold.step_overhead"
+    yield f"next: teetotal report; teetotal what-if {(paired or list(run_ids))[0]}"
 
 
 def format_answer(

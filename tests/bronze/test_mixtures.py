@@ -6,6 +6,7 @@ import gzip
 import json
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -21,7 +22,6 @@ from tests.support.up_to_date import find_landed, find_made
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from tests.conftest import LandedRun, LandFiles
 
@@ -34,6 +34,7 @@ def _database(path: Path) -> bytes:
     return path.read_bytes()
 
 
+WRITTEN = Path(__file__).parent / "written_logs"
 _SIGNER = Signer()
 _FILES = {
     "kineto": (GOOD, 2),
@@ -46,6 +47,9 @@ _FILES = {
     "copy_rate_csv": (b"size,bw\n64,0.5\n128,1\n", 2),
     "span_kinds": (b'# ours\n[[pattern]]\nid = "a"\nkind = "compute"\nname = "b"\n', 1),
     "dcgm": (b"DCGM_FI_X 1\n", 1),
+    "tensorboard": ((WRITTEN / "tensorboardx.events").read_bytes(), 6),
+    "mlflow": ((WRITTEN / "mlflow.metric").read_bytes(), 3),
+    "wandb": (b'{"_step": 0, "_timestamp": 1700000000.5, "loss": 2}\n', 1),
     "conf_compute": (b"    CC State : ON\n", 1),
     "eat_bundle": (_SIGNER.bundle({}, GPU_0={}), 2),
 }
@@ -80,7 +84,7 @@ def test_every_format_is_told_by_its_content(land_files: LandFiles, everything: 
     for name, (_, rows) in everything.items():
         assert answer[name]["rows_count"] == rows == counts[answer[name]["source_sha256"]], name
     (run,) = landed.runs.to_dicts()
-    assert (run["events_count"], run["records_count"], run["unreadable_count"]) == (2, 17, 1)
+    assert (run["events_count"], run["records_count"], run["unreadable_count"]) == (2, 27, 1)
     assert (run["ranks_count"], run["conflicts"]) == (1, None)
 
 

@@ -41,6 +41,8 @@ TYPED = {
 }
 # Declared with its relation: every `query=` is held to be a literal where it is declared.
 DECLARED = {"assets/checks/relation.py": ["connection.sql(relation.query)"]}
+# An expression of SQLAlchemy's, by its type no text; one function asks all of them.
+BUILT = {"pipelines/forgotten_records.py": ["connection.execute(statement)"]}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -176,7 +178,7 @@ def test_no_value_meets_a_query_text() -> None:
     queries = {path: Queries(source) for path, source in sources("*.py").items()}
     assert {"lake/store.py", "bronze/land.py", "pipelines/cli/sandbox.py", "collector/__init__.py"} <= queries.keys()
     faults = {path: [ast.unparse(call) for call in found.faults()] for path, found in queries.items()}
-    assert {path: calls for path, calls in faults.items() if calls} == TYPED | DECLARED
+    assert {path: calls for path, calls in faults.items() if calls} == TYPED | DECLARED | BUILT
     assert sum(found.count for found in queries.values()) >= 2
 
 

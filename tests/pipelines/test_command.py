@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from io import BytesIO
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 
 from pipelines.cli.demo import FIRST_LOOK
 from pipelines.cli.main import main
+from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +81,58 @@ def test_land_names_the_run_and_fills_in_what_the_files_say(
         assert line in manifest
 
 
+_QUERY = "==NVSMI CONF-COMPUTE LOG==\n\n  CC State : {}\n  Multi-GPU Mode : {}\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "gpu", "regime"),
+    [
+        (_QUERY.format("ON", "None"), "NVIDIA H200", "hopper_spt_cc"),
+        (_QUERY.format("OFF", "Protected PCIe"), "NVIDIA H200", "hopper_ppcie"),
+        (_QUERY.format("OFF", "None"), "NVIDIA B200", "cc_off"),
+        (_QUERY.format("ON", "None"), "NVIDIA B200", None),
+        ("CC status: OFF\n", "NVIDIA H200", None),
+    ],
+)
+def test_land_takes_the_regime_from_the_device_s_own_answer_where_that_settles_it(
+    teetotal: Callable[..., Result], traces: list[Path], tmp_path: Path, answer: str, gpu: str, regime: str | None
+) -> None:
+    state = tmp_path / "state.txt"
+    state.write_text(answer)
+    words = ["land", *map(str, traces), str(state), "--run-id", "job", "--set", f"gpu={gpu}"]
+    told = teetotal(*words).stderr
+    manifest = (tmp_path / "landing" / "job" / "run.toml").read_text()
+    if regime is None:
+        assert "note: the regime is unknown: state.txt does not settle it; name it with --regime" in told
+        assert "regime" not in manifest
+    else:
+        assert f"note: regime {regime} is taken from state.txt" in told
+        assert f'regime = "{regime}"' in manifest
+
+
+def test_a_regime_that_is_typed_is_not_taken_from_the_device(
+    teetotal: Callable[..., Result], traces: list[Path], tmp_path: Path
+) -> None:
+    state = tmp_path / "state.txt"
+    state.write_text(_QUERY.format("OFF", "None"))
+    done = teetotal("land", *map(str, traces), str(state), "--run-id", "job", "--regime", "sw_per_hop_aesgcm")
+    assert done.stderr == ""
+    assert 'regime = "sw_per_hop_aesgcm"' in (tmp_path / "landing" / "job" / "run.toml").read_text()
+
+
+def test_land_notes_a_baseline_that_is_no_run_and_files_that_nobody_reads(
+    teetotal: Callable[..., Result], traces: list[Path], tmp_path: Path
+) -> None:
+    assert teetotal("land", str(traces[0]), "--run-id", "plain-w2").stderr == ""
+    assert teetotal("land", str(traces[1]), "--run-id", "tee", "--baseline", "plain-w2").stderr == ""
+    told = teetotal("land", str(traces[1]), "--run-id", "tee2", "--baseline", "plian-w2").stderr
+    assert "note: baseline 'plian-w2' is no run of" in told
+    assert "did you mean 'plain-w2'?" in told
+    (tmp_path / "poem.txt").write_text("no telemetry at all\n")
+    told = teetotal("land", str(tmp_path / "poem.txt")).stderr
+    assert told.startswith("note: none of these files is in a format that teetotal reads")
+
+
 def test_what_is_typed_wins_over_the_run_toml_which_wins_over_the_files(
     teetotal: Callable[..., Result], tmp_path: Path
 ) -> None:
@@ -117,8 +171,8 @@ def test_ranks_in_folders_of_their_own_land_side_by_side(teetotal: Callable[...,
         (("land", "TRACE", "--set", "batch_size=many"), "batch_size: expected a whole number, found 'many'"),
         (("land", "TRACE", "--set", "batchsize=1"), "did you mean 'batch_size'?"),
         (("land", "TRACE", "--regime", "cc_of"), "did you mean 'cc_off'?"),
-        (("run", "no-such-run"), "no run 'no-such-run'"),
-        (("run", "--to", "gold.trace_sumary"), "did you mean 'gold.trace_summary'?"),
+        (("run", "--quiet", "no-such-run"), "no run 'no-such-run'"),
+        (("run", "--quiet", "--to", "gold.trace_sumary"), "did you mean 'gold.trace_summary'?"),
         (("show", "bronze.trace_event"), "did you mean 'bronze.trace_events'?"),
     ],
 )
@@ -230,10 +284,48 @@ def test_a_terminal_sees_a_bar_with_bytes_and_rows(
     assert "1 rows" in seen
 
 
+def test_without_a_terminal_progress_is_plain_lines_that_begin_before_the_work_and_quiet_leaves_them_out(
+    teetotal: Callable[..., Result], places: list[str], traces: list[Path]
+) -> None:
+    teetotal("land", *map(str, traces))
+    told = _run_process(*places, "run", *_BRONZE)
+    assert told.returncode == 0
+    lines = told.stderr.splitlines()
+    assert lines[0].startswith("looking at the runs in ")
+    assert lines[1] == "1 of 1 runs to build or check: opening Dagster's records …"
+    assert lines[2:4] == ["bronze of 1 run …", "job 1 of 1"]
+    assert lines[4].startswith("  job: bronze, ")
+    assert _run_process(*places, "run", "--quiet", "--full", *_BRONZE).stderr == ""
+
+
+def test_the_first_line_of_a_run_needs_no_engine_and_no_dagster() -> None:
+    code = (
+        "import sys; from pipelines.cli import run_commands, session\n"
+        "heavy = {'dagster', 'polars', 'duckdb', 'pyarrow', 'rich'}\n"
+        "def stop(text, **_): print(sorted(heavy & set(sys.modules)), text[:7]); sys.exit()\n"
+        "session.print_lines = stop\n"
+        "from pipelines.cli.main import main; main(['run'])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], cwd=_ROOT, capture_output=True, text=True, check=False)
+    assert said.stdout == "[] looking\n", said.stderr
+
+
+def test_a_run_ends_with_the_verdicts_of_what_it_built_and_what_to_type_next(
+    teetotal: Callable[..., Result], tmp_path: Path
+) -> None:
+    for run_id, manifest in (("off", OFF), ("tee", f'{TEE}baseline = "off"\n')):
+        (tmp_path / "landing" / run_id).mkdir(parents=True)
+        (tmp_path / "landing" / run_id / "rank0.json").write_bytes(trace(100))
+        (tmp_path / "landing" / run_id / "run.toml").write_text(manifest)
+    done = teetotal("run", "--no-check")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"^tee against off: .+", done.stdout, re.MULTILINE), done.stdout
+    assert done.stdout.endswith("next: teetotal report; teetotal what-if tee\n")
+    assert "next:" not in teetotal("run", "--no-check").stdout
+
+
 def _everything(screen: int) -> str:
     """All that was drawn, the escape sequences for colour left out."""
-    import re
-
     seen = b""
     while True:
         try:

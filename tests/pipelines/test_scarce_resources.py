@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from lake.store import Lake
+
 
 def run_scarcely(house: House, words: Sequence[str], limit: Callable[[], None], output: int | None = None) -> str:
     """Run the command in a process that lacks something; give the one line that it prints."""
@@ -49,7 +51,7 @@ def limit_to(kind: int, amount: int) -> Callable[[], None]:
 
 
 def test_too_few_open_files_are_one_line(tmp_path: Path) -> None:
-    said = run_scarcely(House(tmp_path), ["run"], limit_to(resource.RLIMIT_NOFILE, 32))
+    said = run_scarcely(House(tmp_path), ["run", "--quiet"], limit_to(resource.RLIMIT_NOFILE, 32))
     assert "may open 32 files" in said
     assert "ulimit" in said
 
@@ -83,7 +85,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     """No file may grow beyond a size, which ends a write as a full disk does, wherever the test runs."""
     house = House(tmp_path)
     house.land("resnet50-plain-w2")
-    words = ["run", "--no-check", "--to", "bronze.runs"]
+    words = ["run", "--quiet", "--no-check", "--to", "bronze.runs"]
     said = run_scarcely(house, words, limit_to(resource.RLIMIT_FSIZE, 1 << 16))
     assert "free some space" in said
 
@@ -99,10 +101,34 @@ def test_a_lake_that_may_not_be_written_is_one_line(tmp_path: Path) -> None:
     """Beside a lake in sysfs, where nobody may make anything, root neither."""
     house = House(tmp_path)
     house.land("resnet50-plain-w2")
-    result = CliRunner().invoke(main, ["--lake", "/sys/teetotal/lake", *house.places[2:], "run"])
+    result = CliRunner().invoke(main, ["--lake", "/sys/teetotal/lake", *house.places[2:], "run", "--quiet"])
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.stderr
     assert "/sys/teetotal/.dagster could not be written to" in result.stderr
     assert "check who owns it and how it is mounted" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (["--landing", "/sys/landing", "land", __file__, "--run-id", "x"], "/sys/landing/x could not be written"),
+        (["--keyring", "/sys/k/keyring.json", "keys", "create"], "/sys/k/keyring.json cannot be written"),
+        (["report", "--out", "/sys/page.html"], "the report /sys/page.html"),
+        (["export", "before", "--perfetto", "/sys/trace.json"], "the trace /sys/trace.json"),
+    ],
+)
+def test_an_output_that_may_not_be_written_is_one_line(compared_lake: Lake, words: list[str], place: str) -> None:
+    result = CliRunner().invoke(main, ["--lake", str(compared_lake.place), *words])
+    assert (result.exit_code, result.output.count("\n")) == (1, 1), result.output
+    assert place in result.output
+    assert "who owns it" in result.output
+
+
+def test_a_full_disk_stops_a_forget_in_one_line_before_anything_is_removed(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.land("resnet50-plain-w2")
+    said = run_scarcely(house, ["forget", "resnet50-plain-w2", "--yes"], limit_to(resource.RLIMIT_FSIZE, 2000))
+    assert "free some space" in said
+    assert house.zone.run_ids()[0] == ["resnet50-plain-w2"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from assets.build import silver
 from lake import engines
-from pipelines.cli import main
+from pipelines.cli import main, run_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -199,7 +199,7 @@ def test_what_was_rejected_is_told_with_its_rule(status_text: str) -> None:
 
 
 def test_the_engines_that_the_command_offers_are_those_that_there_are() -> None:
-    assert main._ENGINES == engines.ENGINES
+    assert run_commands._ENGINES == engines.ENGINES
 
 
 def test_another_engine_finds_nothing_to_change(copied_place: Path, teetotal: Callable[..., Result]) -> None:
@@ -210,7 +210,7 @@ def test_another_engine_finds_nothing_to_change(copied_place: Path, teetotal: Ca
     names = [word for table in silver.TABLES for word in ("--to", table.full_name)]
     for other in others:
         words = ("run", "--no-check", "--engine", other, "honest")
-        assert teetotal(*words).output == "honest: up to date, nothing to do\n"
+        assert teetotal(*words).stdout == "honest: up to date, nothing to do\n"
         again = teetotal(*words, "--full", *names)
         assert again.exit_code == 0, again.output
     assert {path: path.stat().st_mtime_ns for path in (copied_place / "lake" / "silver").rglob("*.json")} == versions

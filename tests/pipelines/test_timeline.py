@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
 from assets.build import silver
 from lake.engines import engine
 from lake.errors import EvidenceRejected
 from pipelines.cli import sandbox
+from pipelines.cli.main import main
 from silver import timeline
 
 if TYPE_CHECKING:
@@ -106,3 +108,14 @@ def test_it_is_listed_and_a_near_miss_is_answered_with_its_name(mixed_lake: Lake
     assert "timeline" in {row["name"] for row in ask(mixed_lake, "SHOW ALL TABLES")}
     with pytest.raises(EvidenceRejected, match=re.escape("silver.timeline")):
         ask(mixed_lake, "SELECT * FROM silver.timelines")
+
+
+def test_show_prints_it_like_a_table(mixed_lake: Lake) -> None:
+    words = ["--lake", str(mixed_lake.place), "show", "silver.timeline", "--format", "json"]
+    shown = json.loads(CliRunner().invoke(main, [*words, "--run", "run-1"], catch_exceptions=False).stdout)
+    assert len(shown) == 15
+    assert [row["ts_ns"] for row in shown if row["ts_ns"]] == sorted(row["ts_ns"] for row in shown if row["ts_ns"])
+    two = CliRunner().invoke(main, [*words, "--columns", "kind,unit", "--limit", "2"], catch_exceptions=False)
+    assert [list(row) for row in json.loads(two.stdout)] == [["kind", "unit"]] * 2
+    wrong = CliRunner().invoke(main, [*words, "--columns", "kinds"])
+    assert (wrong.exit_code, "did you mean 'kind'?" in wrong.stderr) == (2, True)

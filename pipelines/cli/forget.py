@@ -1,0 +1,158 @@
+"""`teetotal forget`: a run leaves the landing zone, the lake with all its versions, and Dagster's records."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+
+from assets.build.catalogue import TABLES
+from assets.checks import outcomes
+from assets.training_runs import training_runs
+from lake.errors import EvidenceRejected, LakeError, nearest
+from lake.forgetting import Removed, drop_runs, list_pending, purge_history, set_pending
+from lake.identity import slug
+from pipelines.cli import baselines
+from pipelines.cli.progress import ProgressListener
+from pipelines.cli.run import claim_writer, compare_again
+from pipelines.definitions import build_context
+from pipelines.forgotten_records import ForgottenRecords
+from pipelines.instance import open_instance, report_unreachable_records
+from pipelines.partitions import list_known
+from silver import runs as conformed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from assets.build.context import BuildContext
+    from lake.landing_zone import LandingZone
+    from lake.store import Lake
+    from pipelines.settings import Settings
+
+
+@dataclass
+class Forgotten:
+    """What was removed."""
+
+    landed_files: int = 0
+    landed_bytes: int = 0
+    tables: list[Removed] = field(default_factory=list)
+    launches: int = 0
+    events: int = 0
+    pages: int = 0
+    baselines: list[str] = field(default_factory=list)
+    # Why pairs and comparisons could not be computed without the run; the run itself is gone all the same.
+    fault: LakeError | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there is of a run before it is forgotten."""
+
+    run_id: str
+    landed_files: int
+    tables: int
+    rows: int
+
+
+def find_runs(chosen: Settings, run_ids: Sequence[str]) -> list[Found]:
+    """What there is of each run; one that neither the landing zone, nor the lake, nor the records know is refused."""
+    place = build_context(chosen)
+    snapshots = [place.lake.snapshot(table) for table in (*TABLES.values(), outcomes.TABLE)]
+    own = [snapshot for snapshot in snapshots if snapshot.table.partition_key == "run_id"]
+    stored = {run_id for snapshot in own for run_id in snapshot.run_ids}
+    complete, incomplete = place.zone.run_ids()
+    known = {*complete, *incomplete, *stored, *list_pending(place.lake.place)}
+    if not known.issuperset(run_ids):
+        with report_unreachable_records(chosen.home), open_instance(chosen.home) as records:
+            known |= set(list_known(records))
+    for run_id in run_ids:
+        if slug(run_id) not in known:
+            raise EvidenceRejected(f"no run {run_id!r} in {chosen.landing} or {chosen.lake}", nearest(run_id, known))
+    found = []
+    for run_id in run_ids:
+        partitions = [one for snapshot in own if (one := snapshot.partition(run_id)).files]
+        files = len(place.zone.files(run_id)) + 1 if run_id in complete else 0
+        found.append(Found(run_id, files, len(partitions), sum(one.rows for one in partitions)))
+    return found
+
+
+def list_mentions(lake: Lake, run_ids: Sequence[str]) -> list[str]:
+    """One sentence for each other run that names one of these: that is its own claim, and stays."""
+    return [
+        f"{other}: its manifest still names {claims[name]} ({name}); land it anew without that to forget the name too"
+        for other, claims in sorted(lake.skipping_damaged().snapshot(conformed.TABLE).index().items())
+        for name in ("baseline", "repeat_of")
+        if other not in run_ids and claims[name] in run_ids
+    ]
+
+
+def forget_runs(chosen: Settings, run_ids: Sequence[str], tell: Callable[[str], None]) -> Forgotten:
+    """Remove all that there is of some runs; a command that is stopped halfway finishes when it is repeated.
+
+    Rows go first, then pairs and comparisons are computed without them, then the files and log entries of all earlier
+    versions are deleted, and Dagster's records last.
+    """
+    place, done = build_context(chosen), Forgotten()
+    wanted = sorted({*run_ids, *list_pending(place.lake.place)})
+    with report_unreachable_records(chosen.home), open_instance(chosen.home) as records:
+        with claim_writer(records, training_runs, tell):
+            set_pending(place.lake.place, wanted)
+            _remove_landed(place.zone, wanted, done)
+            rows = {name: drop_runs(place.lake.place, name, wanted) for name in _list_tables(place)}
+        try:
+            compare_again(chosen, ProgressListener(), tell)
+        except LakeError as error:
+            done.fault = error
+        with claim_writer(records, training_runs, tell):
+            for name in _list_tables(place):
+                removed = purge_history(place.lake.place, name, wanted)
+                done.tables.append(Removed(name, rows.get(name, 0), removed.files, removed.bytes))
+            done.pages = _remove_pages(chosen.docs, wanted)
+            done.baselines = _remove_baselines(place.lake, wanted)
+            forgotten = ForgottenRecords(records, chosen.home, wanted)
+            forgotten.remove()
+            done.launches, done.events = forgotten.launches, forgotten.events
+            set_pending(place.lake.place, ())
+    return done
+
+
+def _list_tables(place: BuildContext) -> list[str]:
+    """All tables of the lake, those that an earlier version left over too."""
+    lake = place.lake
+    tiers = sorted({name.partition(".")[0] for name in (*TABLES, outcomes.TABLE.full_name)})
+    options = dict(lake.place.options) or None
+    return [
+        name
+        for name in lake.list_stored(tiers)
+        if DeltaTable.is_deltatable(str(lake.place.child(*name.split("."))), options)
+    ]
+
+
+def _remove_landed(zone: LandingZone, run_ids: Sequence[str], done: Forgotten) -> None:
+    for run_id in run_ids:
+        files, size = zone.remove(run_id)
+        done.landed_files += files
+        done.landed_bytes += size
+
+
+def _remove_pages(docs: Path, run_ids: Sequence[str]) -> int:
+    """Delete the pages of checks that show a run: its own, and those of several runs that name it."""
+    named = re.compile("|".join(rf"(?<![\w.-]){re.escape(run_id)}(?![\w.-])" for run_id in run_ids))
+    pages = [path for table in TABLES.values() for path in (docs / table.tier / table.name).glob("*.html")]
+    gone = [path for path in pages if path.stem in run_ids or named.search(path.read_text("utf-8", "replace"))]
+    for path in gone:
+        path.unlink()
+    return len(gone)
+
+
+def _remove_baselines(lake: Lake, run_ids: Sequence[str]) -> list[str]:
+    """Take away the names of baselines that stood for one of these runs."""
+    known = baselines.read_baselines(lake.place)
+    gone = [name for name, runs in known.items() if not set(runs.split(",")).isdisjoint(run_ids)]
+    for name in gone:
+        baselines.remove_baseline(lake.place, name)
+    return gone

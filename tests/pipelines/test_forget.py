@@ -1,0 +1,211 @@
+"""A run is forgotten: nothing on the disk holds its rows or its name, and everything else is as it was."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from assets.build.catalogue import TABLES
+from assets.build.state import assess_comparisons, assess_gone
+from assets.specs import asset_key
+from lake.identity import MANIFEST
+from pipelines.cli.main import main
+from pipelines.partitions import list_known
+from tests.support.campaigns import pick_size
+from tests.support.small_runs import OFF, TEE, trace
+from tests.support.web_interface import ROOT, House
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from lake.store import Lake
+
+RUNS = {"calm-off": (100, OFF), "doomed-run-x": (140, TEE), "tee-kept": (120, f'{TEE}baseline = "calm-off"\n')}
+DOOMED = "doomed-run-x"
+
+
+def teetotal(root: Path, *words: str) -> Result:
+    return CliRunner().invoke(main, [*House(root).places, *words], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three runs from landing to gold, in two launches, so that tables have versions."""
+    root = tmp_path_factory.mktemp("forget")
+    for run_id, (step_us, manifest) in RUNS.items():
+        directory = root / "landing" / run_id
+        directory.mkdir(parents=True)
+        (directory / "rank0.json").write_bytes(trace(step_us))
+        (directory / MANIFEST).write_text(manifest)
+    assert teetotal(root, "run", "--no-check").exit_code == 0
+    assert teetotal(root, "run").exit_code == 0
+    return root
+
+
+@pytest.fixture
+def root(built: Path, tmp_path: Path) -> Path:
+    """A copy of them, which a test may spoil."""
+    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
+    for path in tmp_path.rglob("dagster.yaml"):
+        path.write_text(path.read_text().replace(str(built), str(tmp_path)))
+    return tmp_path
+
+
+def digests(lake: Lake, run_ids: tuple[str, ...] = ("calm-off", "tee-kept")) -> dict[tuple[str, str], str]:
+    return {
+        (name, run_id): lake.snapshot(table).content_sha256(run_id)
+        for name, table in TABLES.items()
+        for run_id in run_ids
+    }
+
+
+def list_naming(directory: Path, word: str) -> list[str]:
+    """The files whose name, bytes or unpacked columns hold a word; compressed Parquet is read, not searched."""
+    found = []
+    for path in directory.rglob("*"):
+        if not path.is_file():
+            continue
+        held = path.read_bytes()
+        if path.suffix == ".parquet":
+            held += str(pl.read_parquet(path, hive_partitioning=False).to_dicts()).encode()
+        if word.encode() in held or word in str(path.relative_to(directory)):
+            found.append(str(path.relative_to(directory)))
+    return found
+
+
+def test_no_file_of_the_lake_the_landing_zone_or_the_records_holds_a_forgotten_run(root: Path) -> None:
+    house = House(root)
+    before = digests(house.lake)
+    assert len(list_naming(root, DOOMED)) > len(TABLES)
+    done = teetotal(root, "forget", DOOMED, "--yes")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"bronze\.trace_events: 6 rows removed, 1 data files \(\d", done.output), done.output
+    assert "forgotten: 2 landed files" in done.output
+    assert list_naming(root, DOOMED) == []
+    assert digests(house.lake) == before
+    with house.records() as records:
+        assert list_known(records) == ["calm-off", "tee-kept"]
+        key = asset_key("silver.spans")
+        assert set(records.get_materialized_partitions(key)) == {"calm-off", "tee-kept"}
+        event = records.get_latest_materialization_event(key)
+        assert event is not None
+
+
+def test_pairs_and_comparisons_are_computed_without_the_forgotten_run(root: Path) -> None:
+    house = House(root)
+    done = teetotal(root, "forget", "calm-off", "--yes")
+    assert done.exit_code == 0, done.output
+    assert "tee-kept: its manifest still names calm-off (baseline)" in done.output
+    assert house.lake.scan(TABLES["gold.step_overhead"]).collect().is_empty()
+    assert "calm-off" not in house.lake.scan(TABLES["gold.pairs"]).collect()["baseline_run_id"].to_list()
+    assert assess_gone(house.lake, [DOOMED, "tee-kept"]) == {}
+    assert {state.word for state in assess_comparisons(house.lake).values()} == {"up-to-date"}
+
+
+def test_a_forgotten_run_that_lands_again_is_new_and_gets_the_rows_that_it_had(root: Path) -> None:
+    house = House(root)
+    before = digests(house.lake, (DOOMED,))
+    landed = shutil.copytree(root / "landing" / DOOMED, root / "aside")
+    assert teetotal(root, "forget", DOOMED, "--yes").exit_code == 0
+    shutil.move(landed, root / "landing" / DOOMED)
+    assert re.search(rf"{DOOMED} +new ", teetotal(root, "status").output)
+    assert teetotal(root, "run", "--no-check").exit_code == 0
+    assert digests(house.lake, (DOOMED,)) == before
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_removed(root: Path) -> None:
+    before = digests(House(root).lake, tuple(RUNS))
+    asked = teetotal(root, "forget", DOOMED)
+    assert (asked.exit_code, asked.stderr.count("\n")) == (2, 1), asked.output
+    assert f"{DOOMED}: 2 files in" in asked.output
+    assert f"teetotal forget {DOOMED} --yes" in asked.stderr
+    assert digests(House(root).lake, tuple(RUNS)) == before
+    assert (root / "landing" / DOOMED / MANIFEST).is_file()
+
+
+def test_an_unknown_run_is_refused_with_the_nearest_name(root: Path) -> None:
+    asked = teetotal(root, "forget", "doomed-run-y", "--yes")
+    assert asked.exit_code == 2
+    assert f"did you mean '{DOOMED}'?" in asked.stderr
+
+
+_KILLED = """
+import os, signal, sys
+from pipelines.cli import forget
+from pipelines.cli.main import main
+count, after = 0, int(sys.argv[1])
+
+def doomed(function):
+    def call(*words, **named):
+        global count
+        answer = function(*words, **named)
+        count += 1
+        if count == after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+    return call
+
+for name in ("set_pending", "_remove_landed", "drop_runs", "compare_again", "purge_history"):
+    setattr(forget, name, doomed(getattr(forget, name)))
+sys.argv[1:] = sys.argv[2:]
+main()
+"""
+
+
+def test_a_forget_that_is_killed_is_named_by_status_and_finished_when_it_is_repeated(root: Path) -> None:
+    house = House(root)
+    before = digests(house.lake)
+    tables = sum(1 for _ in (root / "lake").glob("*/*/_delta_log"))
+    # After the landing zone, between tables, between purges; in the soak also after the note and around the pairs.
+    for after in (2, 9, 9 + tables, 1, 2 + tables, 3 + tables)[: pick_size(3, 6)]:
+        killed = subprocess.run(
+            [sys.executable, "-c", _KILLED, str(after), *house.places, "forget", DOOMED, "--yes"],
+            cwd=ROOT,
+            env=house.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert f"`teetotal forget {DOOMED} --yes` finishes" in teetotal(root, "status").output
+    done = teetotal(root, "forget", DOOMED, "--yes")
+    assert done.exit_code == 0, done.output
+    assert list_naming(root, DOOMED) == []
+    assert digests(house.lake) == before
+
+
+def test_a_baseline_that_stood_for_a_forgotten_run_is_no_longer_named(root: Path) -> None:
+    assert teetotal(root, "baseline", "set", "main", DOOMED).exit_code == 0
+    assert "baselines: main" in teetotal(root, "forget", DOOMED, "--yes").output
+    assert DOOMED not in (root / "baselines.json").read_text()
+
+
+def test_a_launch_of_several_runs_keeps_what_it_says_of_the_others(root: Path) -> None:
+    house = House(root)
+    with house.records() as records:
+        launches = len(records.get_runs())
+    assert teetotal(root, "forget", "calm-off", "--yes").exit_code == 0
+    with house.records() as records:
+        runs = records.get_runs()
+        # The launches of all three stay, and one for pairs and one for comparisons are new.
+        assert len(runs) >= launches
+        tags = {value for run in runs for value in run.tags.values()}
+        assert "calm-off" not in tags
+        assert records.get_latest_data_version_record(asset_key("silver.spans"), False, "tee-kept") is not None
+    for path in (root / ".dagster").rglob("*.db"):
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert dg.DagsterRunStatus.FAILURE not in {run.status for run in runs}
