@@ -192,10 +192,13 @@ def show_table(
     plot: bool,
 ) -> None:
     """Print a table, for example `teetotal show bronze.runs`."""
+    from assets.build import catalogue
+    from bronze import runs
     from pipelines.cli import show
 
+    declared = catalogue.table(table)
     lake = session.open_built_lake(chosen)
-    declared = show.find_table(lake, table, run_ids)
+    session.require_runs(lake, run_ids, [runs.TABLE, declared])
     if plot:
         if columns or reveal or form != "table":
             raise click.UsageError("--plot draws a table's own chart: it takes no --columns, --format or --reveal")
