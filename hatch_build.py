@@ -43,6 +43,7 @@ class OneName(BuildHookInterface):  # type: ignore[type-arg]
         """Write each module that imports one of ours anew, outside of the checkout, and have the wheel take that."""
         if self.target_name != "wheel" or version == "editable":
             return
+        build_data["force_include"]["dagster.yaml"] = f"{ROOF}/dagster.yaml"
         self._made = Path(tempfile.mkdtemp(prefix="teetotal-wheel-"))
         packages = frozenset(self.build_config.packages) - {ROOF}
         for file in self.build_config.builder.recurse_selected_project_files():

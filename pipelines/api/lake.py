@@ -72,12 +72,15 @@ class Lake:
         reveal: bool = False,
     ) -> Rows:
         """A table, or some runs and columns of it, in the order of its key; `reveal` opens its sealed columns."""
+        from assets.build import catalogue
+        from bronze.runs import TABLE
         from pipelines.cli import show
 
         wanted, kept = _list_names(runs), _list_names(columns)
         if limit is not None and limit < 0:
             raise EvidenceRejected(f"limit is {limit}", "expected a number of rows, or None for all")
-        declared = show.find_table(self._lake, name, wanted)
+        declared = catalogue.table(name)
+        session.require_runs(self._lake, wanted, [TABLE, declared])
         show.require_columns(declared, kept)
         shown = kept or declared.column_names
         sealed = () if reveal else tuple(column.name for column in declared.sealed if column.name in shown)

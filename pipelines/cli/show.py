@@ -13,7 +13,6 @@ from rich.text import Text
 
 from lake.errors import EvidenceRejected, nearest
 from lake.sealing import abbreviate_token
-from pipelines.cli.session import require_runs
 from report.terminal_text import CSV_UNSAFE, make_csv_safe, make_printable
 
 if TYPE_CHECKING:
@@ -31,16 +30,6 @@ _WRAPPED_WIDTH = 40
 _NARROWEST_WRAP = 28
 _LONGEST_CELL = 4000
 _WIDEST_PLOT = 120
-
-
-def find_table(lake: Lake, name: str, run_ids: Sequence[str]) -> Table:
-    """The table of that name, where the lake has these runs."""
-    from assets.build import catalogue
-    from bronze import runs
-
-    declared = catalogue.table(name)
-    require_runs(lake, run_ids, [runs.TABLE, declared])
-    return declared
 
 
 def require_columns(table: Table, columns: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ from tests.support.installed_wheel import (
     ask,
     build_wheel,
     environment,
+    install_editable,
     install_wheel,
     occupy_names,
 )
@@ -231,3 +232,14 @@ def test_uv_installs_it_as_a_tool(wheel: Path, elsewhere: Path, tmp_path: Path) 
 def test_a_checkout_goes_on_working(words: tuple[str, ...], tmp_path: Path) -> None:
     asked = ask(sys.executable, *words, "--version", cwd=tmp_path, PYTHONPATH=str(ROOT))
     assert re.fullmatch(r".*, version \d+\.\d+\.\d+\n", asked.stdout), asked.stderr
+
+
+def test_an_editable_install_is_the_checkout_itself(tmp_path: Path) -> None:
+    made = install_editable(tmp_path / "environment")
+    found = {path.name for path in made.packages.iterdir() if not path.name.endswith(".dist-info")}
+    assert found == {"_teetotal.pth", "third_party.pth"}
+    program = "import teetotal, lake; print(teetotal.__file__, lake.__file__)"
+    assert made.ask("python", "-c", program, cwd=tmp_path).stdout.split() == [
+        str(ROOT / name / "__init__.py") for name in ("teetotal", "lake")
+    ]
+    assert made.ask("teetotal", "--version", cwd=tmp_path).stdout.startswith("teetotal, version ")

@@ -63,13 +63,29 @@ def build_wheel(project: Path, folder: Path) -> Path:
 
 def install_wheel(wheel: Path, directory: Path, *, is_alone: bool = False) -> Installation:
     """Install a wheel with pip into an environment of its own; alone, it finds no other package there."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
-    made = Installation(directory)
-    command = [sys.executable, "-m", "pip", "--python", str(made.python), "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*command, "install", "--no-deps", "--no-index", str(wheel)], env=environment(), check=True)
+    made = _make_environment(directory)
+    _install(made, str(wheel))
     if not is_alone:
         made.borrow_packages()
     return made
+
+
+def install_editable(directory: Path) -> Installation:
+    """Install this checkout as it is, as who works on it does."""
+    made = _make_environment(directory)
+    made.borrow_packages()  # hatchling among them
+    _install(made, "--no-build-isolation", "--editable", str(ROOT))
+    return made
+
+
+def _make_environment(directory: Path) -> Installation:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
+    return Installation(directory)
+
+
+def _install(made: Installation, *words: str) -> None:
+    command = [sys.executable, "-m", "pip", "--python", str(made.python), "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*command, "install", "--no-deps", "--no-index", *words], env=environment(), check=True)
 
 
 def ask(*command: str, cwd: Path, **more: str) -> Asked:
