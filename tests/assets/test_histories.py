@@ -2,13 +2,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from assets.build import gold, silver
 from assets.build.histories import build_histories, stale_histories
 from assets.build.state import assess_comparisons
+from assets.checks.expectations import check_tables
 from gold import history
 from lake.engines import engine
 from tests.support.build_runs import build_pairs
 from tests.support.small_runs import OFF, TEE, trace
+from tests.support.tampered_tables import count_broken
 
 if TYPE_CHECKING:
     from lake.store import Lake
@@ -73,3 +77,12 @@ def test_the_last_run_of_a_workload_leaves_an_empty_history(lake: Lake, land_fil
     build_histories(lake)
     (row,) = lake.scan(history.TABLE).collect().to_dicts()
     assert "model=n" in row["workload"]
+
+
+def test_a_step_that_the_run_does_not_have_fails_the_check(lake: Lake, land_files: LandFiles) -> None:
+    land(land_files, "run", OFF)
+    (written,) = build_histories(lake)
+    assert count_broken(check_tables(lake, history.TABLE, [written.run_id])) == {}
+    rows = lake.scan(history.TABLE).with_columns(step_ns=pl.col("step_ns") + 1).collect()
+    lake.replace(history.TABLE, written.run_id, rows.select(history.TABLE.column_names).to_arrow(), "a" * 64)
+    assert count_broken(check_tables(lake, history.TABLE, [written.run_id])) == {"steps_are_those_of_the_runs": 1}
