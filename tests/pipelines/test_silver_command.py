@@ -245,7 +245,7 @@ def test_a_keyring_that_others_may_read_fails_every_run_in_a_line_and_leaves_the
     before = show_rows(teetotal, "silver.crossings")
     keyring = copied_place / "keyring.json"
     keyring.chmod(0o644)
-    done = teetotal("run", "--no-check", "--full", "honest", "late")
+    done = teetotal("run", "--quiet", "--no-check", "--full", "honest", "late")
     assert done.exit_code == 1
     lines = done.stderr.splitlines()
     assert [line.partition(": failed: ")[0] for line in lines] == ["honest", "late"]
@@ -266,7 +266,7 @@ def test_one_run_that_no_engine_can_conform_fails_alone(teetotal: Callable[..., 
     lake.mkdir(parents=True)
     # Somebody put a file where the partition of one run should be.
     (lake / "run_id=b").write_text("in the way")
-    done = teetotal("run", "--no-check")
+    done = teetotal("run", "--quiet", "--no-check")
     assert done.exit_code == 1
     assert [line.partition(": ")[0] for line in done.stderr.splitlines()] == ["b"]
     assert "b: failed: " in done.stderr
