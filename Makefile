@@ -62,6 +62,10 @@ bench: $(DEMO)/.ready ## time the pipeline on traces made from a recording
 ui: $(DEMO)/.ready ## the web interface, and the daemon behind it, on this machine (Ctrl-C stops both)
 	@$(DEMO)/bin/teetotal ui $(ARGS)
 
+.PHONY: site
+site: $(DEV)/.torch ## make a site of docs/ in .site/
+	NO_MKDOCS_2_WARNING=1 $(DEV)/bin/mkdocs build --quiet --strict $(ARGS)
+
 .PHONY: snapshots
 snapshots: system-packages $(DEV)/.torch ## rewrite the snapshots that tests compare with
 	$(DEV)/bin/pytest --snapshot-update $(ARGS)

@@ -14,7 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from lake import commits
 from lake.durability import Disk
 from lake.locations import report_unreachable
-from lake.snapshot import bytes_id, seen_id
+from lake.snapshot import bytes_id, seen_id, stated_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -64,7 +64,9 @@ def drop_runs(place: Location, name: str, run_ids: Collection[str]) -> int:
             for row in rows
         ]
         marks = [
-            Transaction(app, 0, _LONG_AGO) for one in sorted(run_ids) for app in (one, seen_id(one), bytes_id(one))
+            Transaction(app, 0, _LONG_AGO)
+            for one in sorted(run_ids)
+            for app in (one, seen_id(one), bytes_id(one), stated_id(one))
         ]
         handle.create_write_transaction(
             removes,

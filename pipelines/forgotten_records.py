@@ -8,7 +8,9 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dagster as dg
 import sqlalchemy as sql
+from dagster._serdes import deserialize_value, serialize_value
 
 from assets.specs import TRAINING_RUNS
 from pipelines.partitions import list_known, make_range_tags
@@ -16,7 +18,6 @@ from pipelines.partitions import list_known, make_range_tags
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    import dagster as dg
     from sqlalchemy.engine import Connection
 
     from pipelines.settings import Home
@@ -108,11 +109,22 @@ class ForgottenRecords:
         left = [run_id for run_id in list_known(self._instance) if run_id in others]
         if left:
             self._instance.add_run_tags(launch, make_range_tags(left))
+            self._take_out_subset(launch)
             return
         self._instance.delete_run(launch)
         self.launches += 1
         if hasattr(self._storage, "path_for_shard"):
             Path(self._storage.path_for_shard(launch)).unlink(missing_ok=True)
+
+    def _take_out_subset(self, launch: str) -> None:
+        """Take the list of its runs out of a launch's own record: its tags, and its events, say which they are."""
+        storage: Any = self._instance.run_storage
+        with storage.connect() as connection:
+            runs = _reflect(connection, "runs")
+            mine = runs.c.run_id == launch
+            run = deserialize_value(_ask(connection, sql.select(runs.c.run_body).where(mine)).scalar(), dg.DagsterRun)
+            body = serialize_value(run._replace(partitions_subset=None))
+            _ask(connection, sql.update(runs).where(mine).values(run_body=body))
 
     def _remind_assets(self, connection: Connection) -> None:
         """Let each asset's newest event be one that is still there."""

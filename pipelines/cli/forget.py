@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from deltalake import DeltaTable
 from assets.build.catalogue import TABLES
 from assets.checks import outcomes
 from assets.training_runs import training_runs
+from lake.digest import combine
 from lake.errors import EvidenceRejected, LakeError, nearest
 from lake.forgetting import Removed, drop_runs, list_pending, purge_history, set_pending
 from lake.identity import slug
@@ -102,7 +104,9 @@ def forget_runs(chosen: Settings, run_ids: Sequence[str], tell: Callable[[str], 
         with claim_writer(records, training_runs, tell):
             set_pending(place.lake.place, wanted)
             _remove_landed(place.zone, wanted, done)
-            rows = {name: drop_runs(place.lake.place, name, wanted) for name in _list_tables(place)}
+            rows = _state_empty(place.lake, wanted)
+            for name in _list_tables(place):
+                rows[name] += drop_runs(place.lake.place, name, wanted)
         try:
             compare_again(chosen, ProgressListener(), tell)
         except LakeError as error:
@@ -110,7 +114,7 @@ def forget_runs(chosen: Settings, run_ids: Sequence[str], tell: Callable[[str], 
         with claim_writer(records, training_runs, tell):
             for name in _list_tables(place):
                 removed = purge_history(place.lake.place, name, wanted)
-                done.tables.append(Removed(name, rows.get(name, 0), removed.files, removed.bytes))
+                done.tables.append(Removed(name, rows[name], removed.files, removed.bytes))
             done.pages = _remove_pages(chosen.docs, wanted)
             done.baselines = _remove_baselines(place.lake, wanted)
             forgotten = ForgottenRecords(records, chosen.home, wanted)
@@ -118,6 +122,24 @@ def forget_runs(chosen: Settings, run_ids: Sequence[str], tell: Callable[[str], 
             done.launches, done.events = forgotten.launches, forgotten.events
             set_pending(place.lake.place, ())
     return done
+
+
+def _state_empty(lake: Lake, run_ids: Sequence[str]) -> Counter[str]:
+    """Commit the runs' partitions without rows, so that a signed statement says that they are empty, and why.
+
+    Gives the rows that each table held. The log of statements has them before the entries of the tables' own logs go.
+    """
+    rows: Counter[str] = Counter()
+    stating = lake.noting(note="forgotten")
+    for table in (*TABLES.values(), outcomes.TABLE):
+        if table.partition_key != "run_id":
+            continue
+        snapshot = lake.snapshot(table)
+        for run_id in sorted(set(run_ids).intersection(snapshot.run_ids)):
+            rows[table.full_name] += snapshot.partition(run_id).rows
+            stating.replace(table, run_id, table.arrow_schema.empty_table(), combine([run_id, "forgotten"]), read=())
+    lake.log_statements()
+    return rows
 
 
 def _list_tables(place: BuildContext) -> list[str]:

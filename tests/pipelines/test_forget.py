@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
     from lake.store import Lake
 
-RUNS = {"calm-off": (100, OFF), "doomed-run-x": (140, TEE), "tee-kept": (120, f'{TEE}baseline = "calm-off"\n')}
-DOOMED = "doomed-run-x"
+RUNS = {"calm-off": (100, OFF), "unwanted-run-x": (140, TEE), "tee-kept": (120, f'{TEE}baseline = "calm-off"\n')}
+DOOMED = "unwanted-run-x"
 
 
 def teetotal(root: Path, *words: str) -> Result:
@@ -55,13 +56,48 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+def copy_place(source: Path, target: Path) -> Path:
+    """The same lake, landing zone and records in another place, which may be spoiled."""
+    shutil.copytree(source, target, dirs_exist_ok=True)
+    for path in target.rglob("dagster.yaml"):
+        path.write_text(path.read_text().replace(str(source), str(target)))
+    return target
+
+
 @pytest.fixture
 def root(built: Path, tmp_path: Path) -> Path:
     """A copy of them, which a test may spoil."""
-    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
-    for path in tmp_path.rglob("dagster.yaml"):
-        path.write_text(path.read_text().replace(str(built), str(tmp_path)))
-    return tmp_path
+    return copy_place(built, tmp_path)
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A place where one run was forgotten, and what the command said."""
+
+    root: Path
+    said: str
+
+
+def forget(root: Path, run_id: str) -> Gone:
+    done = teetotal(root, "forget", run_id, "--yes")
+    assert done.exit_code == 0, done.output
+    return Gone(root, done.output)
+
+
+@pytest.fixture(scope="module")
+def forgotten(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Gone:
+    """A place where a run was forgotten that a baseline was named for; a checkpoint was kept, and its files aside."""
+    root = copy_place(built, tmp_path_factory.mktemp("forgotten") / "place")
+    (root.parent / "checkpoint.txt").write_text(teetotal(root, "anchor").output)
+    shutil.copytree(root / "landing" / DOOMED, root.parent / "aside")
+    assert teetotal(root, "baseline", "set", "main", DOOMED).exit_code == 0
+    return forget(root, DOOMED)
+
+
+@pytest.fixture(scope="module")
+def unpaired(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Gone:
+    """A place where the baseline of another run was forgotten."""
+    return forget(copy_place(built, tmp_path_factory.mktemp("unpaired")), "calm-off")
 
 
 def digests(lake: Lake, run_ids: tuple[str, ...] = ("calm-off", "tee-kept")) -> dict[tuple[str, str], str]:
@@ -86,44 +122,51 @@ def list_naming(directory: Path, word: str) -> list[str]:
     return found
 
 
-def test_no_file_of_the_lake_the_landing_zone_or_the_records_holds_a_forgotten_run(root: Path) -> None:
-    house = House(root)
-    before = digests(house.lake)
-    assert len(list_naming(root, DOOMED)) > len(TABLES)
-    done = teetotal(root, "forget", DOOMED, "--yes")
-    assert done.exit_code == 0, done.output
-    assert re.search(r"bronze\.trace_events: 6 rows removed, 1 data files \(\d", done.output), done.output
-    assert "forgotten: 2 landed files" in done.output
-    assert list_naming(root, DOOMED) == []
-    assert digests(house.lake) == before
+def test_no_file_of_the_lake_the_landing_zone_or_the_records_holds_a_forgotten_run(
+    built: Path, forgotten: Gone
+) -> None:
+    house = House(forgotten.root)
+    assert len(list_naming(built, DOOMED)) > len(TABLES)
+    assert re.search(r"bronze\.trace_events: 6 rows removed, 1 data files \(\d", forgotten.said), forgotten.said
+    assert "forgotten: 2 landed files" in forgotten.said
+    assert list_naming(forgotten.root, DOOMED) == []
+    assert digests(house.lake) == digests(House(built).lake)
     with house.records() as records:
         assert list_known(records) == ["calm-off", "tee-kept"]
         key = asset_key("silver.spans")
         assert set(records.get_materialized_partitions(key)) == {"calm-off", "tee-kept"}
-        event = records.get_latest_materialization_event(key)
-        assert event is not None
+        assert records.get_latest_materialization_event(key) is not None
 
 
-def test_pairs_and_comparisons_are_computed_without_the_forgotten_run(root: Path) -> None:
-    house = House(root)
-    done = teetotal(root, "forget", "calm-off", "--yes")
+def test_statements_say_that_a_forgotten_run_is_empty_and_the_rest_is_as_signed(forgotten: Gone) -> None:
+    checkpoint = forgotten.root.parent / "checkpoint.txt"
+    done = teetotal(forgotten.root, "verify", "--since", str(checkpoint), "--require-signed")
     assert done.exit_code == 0, done.output
-    assert "tee-kept: its manifest still names calm-off (baseline)" in done.output
+    assert "0 damaged" in done.output
+
+
+def test_a_baseline_that_stood_for_a_forgotten_run_is_no_longer_named(forgotten: Gone) -> None:
+    assert "baselines: main" in forgotten.said
+    assert DOOMED not in (forgotten.root / "baselines.json").read_text()
+
+
+def test_a_forgotten_run_that_lands_again_is_new_and_gets_the_rows_that_it_had(
+    built: Path, forgotten: Gone, tmp_path: Path
+) -> None:
+    root = copy_place(forgotten.root, tmp_path)
+    shutil.copytree(forgotten.root.parent / "aside", root / "landing" / DOOMED)
+    assert re.search(rf"{DOOMED} +new ", teetotal(root, "status").output)
+    assert teetotal(root, "run", "--no-check").exit_code == 0
+    assert digests(House(root).lake, (DOOMED,)) == digests(House(built).lake, (DOOMED,))
+
+
+def test_pairs_and_comparisons_are_computed_without_the_forgotten_run(unpaired: Gone) -> None:
+    house = House(unpaired.root)
+    assert "tee-kept: its manifest still names calm-off (baseline)" in unpaired.said
     assert house.lake.scan(TABLES["gold.step_overhead"]).collect().is_empty()
     assert "calm-off" not in house.lake.scan(TABLES["gold.pairs"]).collect()["baseline_run_id"].to_list()
     assert assess_gone(house.lake, [DOOMED, "tee-kept"]) == {}
     assert {state.word for state in assess_comparisons(house.lake).values()} == {"up-to-date"}
-
-
-def test_a_forgotten_run_that_lands_again_is_new_and_gets_the_rows_that_it_had(root: Path) -> None:
-    house = House(root)
-    before = digests(house.lake, (DOOMED,))
-    landed = shutil.copytree(root / "landing" / DOOMED, root / "aside")
-    assert teetotal(root, "forget", DOOMED, "--yes").exit_code == 0
-    shutil.move(landed, root / "landing" / DOOMED)
-    assert re.search(rf"{DOOMED} +new ", teetotal(root, "status").output)
-    assert teetotal(root, "run", "--no-check").exit_code == 0
-    assert digests(house.lake, (DOOMED,)) == before
 
 
 def test_without_a_terminal_and_without_yes_nothing_is_removed(root: Path) -> None:
@@ -137,7 +180,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_removed(root: Path) -> No
 
 
 def test_an_unknown_run_is_refused_with_the_nearest_name(root: Path) -> None:
-    asked = teetotal(root, "forget", "doomed-run-y", "--yes")
+    asked = teetotal(root, "forget", "unwanted-run-y", "--yes")
     assert asked.exit_code == 2
     assert f"did you mean '{DOOMED}'?" in asked.stderr
 
@@ -187,25 +230,17 @@ def test_a_forget_that_is_killed_is_named_by_status_and_finished_when_it_is_repe
     assert digests(house.lake) == before
 
 
-def test_a_baseline_that_stood_for_a_forgotten_run_is_no_longer_named(root: Path) -> None:
-    assert teetotal(root, "baseline", "set", "main", DOOMED).exit_code == 0
-    assert "baselines: main" in teetotal(root, "forget", DOOMED, "--yes").output
-    assert DOOMED not in (root / "baselines.json").read_text()
-
-
-def test_a_launch_of_several_runs_keeps_what_it_says_of_the_others(root: Path) -> None:
-    house = House(root)
-    with house.records() as records:
+def test_a_launch_of_several_runs_keeps_what_it_says_of_the_others(built: Path, unpaired: Gone) -> None:
+    with House(built).records() as records:
         launches = len(records.get_runs())
-    assert teetotal(root, "forget", "calm-off", "--yes").exit_code == 0
-    with house.records() as records:
+    with House(unpaired.root).records() as records:
         runs = records.get_runs()
         # The launches of all three stay, and one for pairs and one for comparisons are new.
         assert len(runs) >= launches
         tags = {value for run in runs for value in run.tags.values()}
         assert "calm-off" not in tags
         assert records.get_latest_data_version_record(asset_key("silver.spans"), False, "tee-kept") is not None
-    for path in (root / ".dagster").rglob("*.db"):
+    for path in (unpaired.root / ".dagster").rglob("*.db"):
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert dg.DagsterRunStatus.FAILURE not in {run.status for run in runs}
