@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("teetotal")
 _PARQUET = b"PAR1"
 _LAST_CHECKPOINT = "_last_checkpoint"
+_FIRST = f"{0:020}.json"
 # What delta-rs writes before it gives a file its name: `00….json#1`, `_last_checkpoint#1`, `_commit_<id>.json.tmp`.
 _TEMPORARY = re.compile(r".+#\d+|_commit_.+\.tmp")
 # No writer holds an unnamed log entry for longer than this.
@@ -129,6 +130,8 @@ def _look_at(path: Path, _size: int, _mtime_ns: int) -> bytes | None:
         return None
     if not data.startswith(b"{"):
         return b"{}"  # no commit begins so: other bytes are not what a power cut leaves
+    if path.name == _FIRST and b'"metaData"' not in data:
+        return None  # cut at the end of a line: a table begins with what it is, and without that nobody can open it
     return data.rpartition(b"\n")[2] if data.endswith(b"}") else None
 
 

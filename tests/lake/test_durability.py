@@ -217,6 +217,17 @@ def test_a_checkpoint_that_was_cut_is_set_aside_and_the_entries_before_it_are_re
     assert len(lake.snapshot(READINGS).run_ids) == 23
 
 
+def test_a_first_entry_that_was_cut_at_the_end_of_a_line_is_set_aside(lake: Lake) -> None:
+    lake.replace(READINGS, "a", readings("a"), FIRST)
+    for entry in sorted(log_of(lake).glob("*.json"))[1:]:
+        entry.unlink()
+    first = log_of(lake) / ENTRY.format(0)
+    first.write_bytes(first.read_bytes().splitlines()[0])
+    assert lake.snapshot(READINGS).run_ids == []
+    lake.replace(READINGS, "a", readings("a"), FIRST)
+    assert lake.snapshot(READINGS).run_ids == ["a"]
+
+
 def test_any_cut_of_any_last_entries_leaves_a_lake_that_goes_on(lake: Lake, tmp_path: Path) -> None:
     runs = [f"r{place}" for place in range(6)]
     for run_id in runs:
