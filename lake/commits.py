@@ -6,20 +6,26 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
-from deltalake import PostCommitHookProperties
+from deltalake import CommitProperties, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import RemoveAction
 
 from lake.errors import SourceUnavailable
 
 if TYPE_CHECKING:
-    from deltalake import CommitProperties, DeltaTable
+    from collections.abc import Mapping, Sequence
+
+    from deltalake import DeltaTable, Transaction
 
     from lake.tables import Table
 
 TRIES = 40
 # Old entries are deleted by `Lake.tidy`, when the checkpoint that stands in for them is on the disk.
 _HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+
+
+# How many lines an entry has, said in its first one: an entry that was cut at the end of a line is found by it.
+LINES = "teetotal.lines"
 
 
 class CommitConflict(Exception):
@@ -39,6 +45,13 @@ def commit_actions(handle: DeltaTable, actions: list[Any], table: Table, propert
         )
     except CommitFailedError as error:
         raise CommitConflict from error
+
+
+def describe_commit(notes: Mapping[str, str], actions: Sequence[object], marks: list[Transaction]) -> CommitProperties:
+    """What an entry says of itself, and how many lines it has: its own description, each action and each mark."""
+    return CommitProperties(
+        custom_metadata={LINES: str(1 + len(actions) + len(marks)), **notes}, app_transactions=marks
+    )
 
 
 def remove_file(path: str, size: int, values: dict[str, str | None]) -> RemoveAction:

@@ -93,7 +93,7 @@ def open_data_file(table: Table, root: Location, path: str) -> Iterator[tuple[Pa
         try:
             source = root.directory / path if root.is_local else _fetch(root, path, exits)
             yield source, exits.enter_context(pq.ParquetFile(source, page_checksum_verification=True))
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             if isinstance(error, OSError) and error.errno is not None and not isinstance(error, FileNotFoundError):
                 raise  # the storage has failed, not the file
             # Not with Arrow's own text: that may quote values that are sealed elsewhere.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import obstore
 import polars as pl
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable, Transaction
 
 from lake import commits
 from lake.durability import Disk
@@ -73,7 +73,7 @@ def drop_runs(place: Location, name: str, run_ids: Collection[str]) -> int:
             "append",
             handle.schema(),
             parts,
-            commit_properties=CommitProperties(app_transactions=marks),
+            commit_properties=commits.describe_commit({}, removes, marks),
         )
         _sync(root)
         return sum(int(row["num_records"]) for row in rows)

@@ -10,6 +10,8 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from lake.commits import LINES
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -17,6 +19,7 @@ _LOGGER = logging.getLogger("teetotal")
 _PARQUET = b"PAR1"
 _LAST_CHECKPOINT = "_last_checkpoint"
 _FIRST = f"{0:020}.json"
+_LINES = re.compile(rb'"' + re.escape(LINES.encode()) + rb'":"([0-9]+)"')
 # What delta-rs writes before it gives a file its name: `00….json#1`, `_last_checkpoint#1`, `_commit_<id>.json.tmp`.
 _TEMPORARY = re.compile(r".+#\d+|_commit_.+\.tmp")
 # No writer holds an unnamed log entry for longer than this.
@@ -110,16 +113,16 @@ def _entries(log: Path, checkpoint: int) -> list[Path]:
 
 
 def _is_cut(path: Path, *, is_last: bool) -> bool:
-    """Whether an entry is empty, holds zero bytes or ends within a line.
+    """Whether an entry is empty, holds zero bytes or ends too early: within a line, or with fewer lines than it says.
 
-    Bytes that are merely wrong do not come from a power cut. Only of the last entry nothing that follows is lost.
+    Bytes that are merely wrong do not come from a power cut, but of the last entry nothing that follows is lost.
     """
     try:
         status = path.stat()
     except FileNotFoundError:
         return False  # another process has just set it aside
     end = _look_at(path, status.st_size, status.st_mtime_ns)
-    return end is None or (is_last and not _parses(end))
+    return end is None or _breaks_off(end) or (is_last and not _parses(end))
 
 
 @lru_cache(maxsize=4096)
@@ -132,7 +135,11 @@ def _look_at(path: Path, _size: int, _mtime_ns: int) -> bytes | None:
         return b"{}"  # no commit begins so: other bytes are not what a power cut leaves
     if path.name == _FIRST and b'"metaData"' not in data:
         return None  # cut at the end of a line: a table begins with what it is, and without that nobody can open it
-    return data.rpartition(b"\n")[2] if data.endswith(b"}") else None
+    lines = data.splitlines()
+    stated = _LINES.search(lines[0])
+    if stated and len(lines) < int(stated[1]):
+        return None
+    return lines[-1] if data.endswith(b"}") else None
 
 
 def _is_json(path: Path) -> bool:
@@ -145,6 +152,17 @@ def _parses(line: bytes) -> bool:
         return isinstance(json.loads(line), dict)
     except ValueError:
         return False
+
+
+def _breaks_off(line: bytes) -> bool:
+    """Whether a line is the beginning of a JSON object: what is wrong with it is that it ends."""
+    try:
+        json.loads(line)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(error.doc) or error.msg.startswith("Unterminated string")
+    except ValueError:
+        return False  # no UTF-8
+    return False
 
 
 def _is_parquet(path: Path) -> bool:

@@ -243,9 +243,10 @@ class Lake(LakeReader):
             statement = self._lineage.sign(stage.table, stage.run_id, written.content_sha256, files, materials, **notes)
         notes = {"run_id": stage.run_id, "content_sha256": written.content_sha256, **notes}
         notes |= {} if statement is None else {"statement": statement}
-        properties = CommitProperties(
-            custom_metadata={f"teetotal.{name}": note for name, note in notes.items()},
-            app_transactions=[Transaction(app, mark) for app, mark in marks.items()],
+        properties = commits.describe_commit(
+            {f"teetotal.{name}": note for name, note in notes.items()},
+            actions,
+            [Transaction(app, mark) for app, mark in marks.items()],
         )
         before = handle.version()
         with report_unreachable(f"{self.uri(stage.table)} could not be committed to"):

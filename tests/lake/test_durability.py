@@ -17,7 +17,7 @@ from lake.locations import Location
 from lake.store import Lake
 from lake.verification import verify_table
 from tests.support.campaigns import pick_size
-from tests.support.sample_tables import CELLS, FIRST, READINGS, readings
+from tests.support.sample_tables import CELLS, FIRST, READINGS, SECOND, readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -226,6 +226,38 @@ def test_a_first_entry_that_was_cut_at_the_end_of_a_line_is_set_aside(lake: Lake
     assert lake.snapshot(READINGS).run_ids == []
     lake.replace(READINGS, "a", readings("a"), FIRST)
     assert lake.snapshot(READINGS).run_ids == ["a"]
+
+
+@pytest.mark.parametrize("lines", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_entry_that_was_cut_at_the_end_of_a_line_is_set_aside_with_those_after_it(
+    lake: Lake, version: int, lines: int
+) -> None:
+    for run_id in ("a", "b"):
+        lake.replace(READINGS, run_id, readings(run_id), FIRST)
+    lake.replace(READINGS, "a", readings("a", (1.0,) * 5), SECOND)
+    entry = log_of(lake) / ENTRY.format(version)
+    whole = entry.read_bytes().splitlines(keepends=True)
+    entry.write_bytes(b"".join(whole[:lines]))
+    if lines == len(whole):
+        assert lake.scan(READINGS).collect().height == 8
+        return
+    assert lake.snapshot(READINGS).run_ids == ["a", "b"][: version - 1]
+    assert lake.scan(READINGS).collect().height == 3 * (version - 1)
+    lake.replace(READINGS, "b", readings("b"), FIRST)
+    lake.replace(READINGS, "a", readings("a", (1.0,) * 5), SECOND)
+    assert lake.scan(READINGS).collect().height == 8
+
+
+@pytest.mark.parametrize("place", range(1, 400, 19))
+def test_an_entry_before_the_last_that_ends_with_a_bracket_of_a_longer_line_is_cut(lake: Lake, place: int) -> None:
+    for run_id in ("a", "b"):
+        lake.replace(READINGS, run_id, readings(run_id), FIRST)
+    entry = log_of(lake) / ENTRY.format(1)
+    data = entry.read_bytes()
+    ends = [end for end in range(1, len(data)) if data[end - 1 : end] == b"}"]
+    entry.write_bytes(data[: ends[place % len(ends)]])
+    assert lake.snapshot(READINGS).run_ids == []
 
 
 def test_any_cut_of_any_last_entries_leaves_a_lake_that_goes_on(lake: Lake, tmp_path: Path) -> None:
