@@ -85,21 +85,12 @@ _NAMED = ("run_id", "rank", "name")
 _INT = nw.Int64
 
 
-def measure(called: Frame, spans: Frame, steps: Frame, first: Frame) -> Frame:
+def measure(counted: Frame, steps: Frame, first: Frame) -> Frame:
     """Time a copy on the GPU and its call on the host apart: under CC the seal is paid in the call, which may queue.
 
-    `called` are the calls of copies of all slices of time, `first` those of `find_first_calls`.
+    `counted` are the operations of all slices of time, `first` those of `find_first_calls`.
     """
-    one_time = _describe_calls(first, "first_call")
-    work = nw.concat(
-        [
-            called,
-            *(
-                _count_operations(some, steps)
-                for some in (_select_calls(spans, first), one_time, _select_copies(spans))
-            ),
-        ]
-    )
+    work = nw.concat([counted, _count_operations(_describe_calls(first, "first_call"), steps)])
     found = find_medians(work, _KEYS, "duration_ns", _SUMS)
     cells = steps.filter(~nw.col("is_warmup")).group_by("run_id").agg(steps_count=nw.len().cast(_INT))
     found = found.join(cells, on="run_id", how="left").with_columns(nw.col("steps_count").fill_null(0))
@@ -175,8 +166,15 @@ def _select_copies(spans: Frame) -> Frame:
     )
 
 
-def copy_calls(spans: Frame, steps: Frame, first: Frame, low_ns: int, high_ns: int) -> Frame:
-    """The calls within a slice of time that started one copy each; a graph that holds several has no time for one.
+def count_operations(spans: Frame, steps: Frame, first: Frame, low_ns: int, high_ns: int) -> Frame:
+    """The calls, the copies and the calls of copies that began within a slice of time."""
+    began = spans.filter(nw.col("ts_ns") >= low_ns, nw.col("ts_ns") < high_ns)
+    some = (_select_calls(began, first), _select_copies(began), _select_copy_calls(spans, first, low_ns, high_ns))
+    return nw.concat([_count_operations(each, steps) for each in some])
+
+
+def _select_copy_calls(spans: Frame, first: Frame, low_ns: int, high_ns: int) -> Frame:
+    """The calls that started one copy each; a graph that holds several has no time for one.
 
     What the first call of its name took is no time of a copy either.
     """
@@ -189,8 +187,7 @@ def copy_calls(spans: Frame, steps: Frame, first: Frame, low_ns: int, high_ns: i
     one_time = one_time.filter(~nw.col("correlation_id").is_null())
     called = called.join(one_time, on=["run_id", "rank", "correlation_id", "launch_ts_ns"], how="left")
     called = called.filter(nw.col("_is_first").is_null())
-    called = called.with_columns(operation=nw.lit("copy_call"), duration_ns=nw.col("launch_duration_ns"))
-    return _count_operations(called, steps)
+    return called.with_columns(operation=nw.lit("copy_call"), duration_ns=nw.col("launch_duration_ns"))
 
 
 def _count_operations(work: Frame, steps: Frame) -> Frame:

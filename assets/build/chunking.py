@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Events of a chunk of silver, and spans of a slice of gold: they bound memory, and change no row.
 CHUNK_EVENTS = 62_500
-SLICE_SPANS = 250_000
+SLICE_SPANS = 125_000
 _PRIME = 1_000_003
 
 

@@ -75,7 +75,7 @@ _SLICED = (
     *("run_id", "rank", "source_sha256", "ordinal", "kind", "pattern", "is_gpu", "category", "name", "ts_ns"),
     *("duration_ns", "correlation_id", "launch_ts_ns", "launch_duration_ns", "direction", "memory", "payload_bytes"),
     *("is_orphan", "is_before_launch", "step_number", "launch_step_number", "device_id", "stream_id"),
-    "thread_id",
+    *("thread_id", "has_queued_work"),
 )
 
 
@@ -174,7 +174,7 @@ class GoldBuild:
             time_breakdown.TABLE.name: lambda: time_breakdown.measure(wrap_sums(), stepped, seeing()),
             launches.TABLE.name: lambda: launches.measure(wrap_sums(), spanned),
             operation_costs.TABLE.name: lambda: operation_costs.measure(
-                wrap_sums(), spanned, stepped, self._wrap_known("first_calls")
+                wrap_sums(), stepped, self._wrap_known("first_calls")
             ),
             roofline.TABLE.name: lambda: self._engine.wrap(
                 roofline.measure(
@@ -226,7 +226,7 @@ class GoldBuild:
             idle_breakdown.TABLE.name: lambda: idle_breakdown.find_gaps(spanned, low, high),
             queue_length.TABLE.name: lambda: queue_length.count_queued(spanned, low, high),
             roofline.TABLE.name: lambda: roofline.sum_launched(spanned, low, high),
-            operation_costs.TABLE.name: lambda: operation_costs.copy_calls(
+            operation_costs.TABLE.name: lambda: operation_costs.count_operations(
                 spanned, self._stepped, self._wrap_known("first_calls"), low, high
             ),
         }

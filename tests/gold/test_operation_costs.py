@@ -33,8 +33,8 @@ class Costs:
 def _measure_costs(spans: Frame, steps: Frame) -> Frame:
     first = operation_costs.find_first_calls(spans)
     slices = pairwise(InSlices.BOUNDS)
-    called = [operation_costs.copy_calls(spans, steps, first, low, high) for low, high in slices]
-    return operation_costs.measure(nw.concat(called), spans, steps, first)
+    counted = [operation_costs.count_operations(spans, steps, first, low, high) for low, high in slices]
+    return operation_costs.measure(nw.concat(counted), steps, first)
 
 
 def measure_costs(bench: Bench, answer: Costs, spans: list[dict[str, Any]], *steps: dict[str, Any]) -> pl.DataFrame:
