@@ -81,6 +81,8 @@ lock: $(DEMO)/.uv ## resolve requirements/*.lock from pyproject.toml (UPGRADE=1 
 	$(call compile,server,pyproject.toml --extra postgres --group build -c requirements/base.lock)
 	$(call compile,dev,pyproject.toml --extra spark --extra postgres --extra dev --group build --group build-spark \
 	    -c requirements/base.lock)
+	$(call compile,trainers,--group trainers -c requirements/dev.lock --override requirements/without-torch.txt \
+	    --no-emit-package torch)
 
 .PHONY: clean
 clean: ## remove the environments, caches and build outputs; data/ stays
@@ -118,9 +120,10 @@ $(DEMO)/.ready $(DEV)/.ready: %/.ready: %/.uv pyproject.toml
 
 # pip, not uv: where a machine offers only a CPU build, pip takes it. It leaves what the lock brought as it is, and comes
 # after it, since a sync of the lock removes torch again.
-$(DEV)/.torch: $(DEV)/.ready
+$(DEV)/.torch: $(DEV)/.ready requirements/trainers.lock
 	@echo "installing torch $(TORCH) into $(DEV), for the collector's tests"
 	@$(DEV)/bin/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
+	@$(DEV)/bin/uv pip install --quiet --python $(DEV)/bin/python --no-deps --require-hashes -r requirements/trainers.lock
 	@touch $@
 
 # Java for Spark, a browser for the web interface and the report, a font that the pictures ask for by name, and the proxy

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .links import Identity
     from .recording import Recording, Window, record
     from .ring import SealedRing
+    from .trainers import make_lightning_callback, make_trainer_callback
 
 __all__ = [
     "CollectorError",
@@ -19,11 +20,14 @@ __all__ = [
     "RingBroken",
     "SealedRing",
     "Window",
+    "make_lightning_callback",
+    "make_trainer_callback",
     "record",
 ]
 _HOMES = {
     **dict.fromkeys(("CollectorError", "RecordingRefused", "RingBroken"), "errors"),
     **dict.fromkeys(("Recording", "Window", "record"), "recording"),
+    **dict.fromkeys(("make_lightning_callback", "make_trainer_callback"), "trainers"),
     "Identity": "links",
     "SealedRing": "ring",
 }
