@@ -66,6 +66,19 @@ ui: $(DEMO)/.ready ## the web interface, and the daemon behind it, on this machi
 site: $(DEV)/.torch ## make a site of docs/ in .site/
 	NO_MKDOCS_2_WARNING=1 $(DEV)/bin/mkdocs build --quiet --strict $(ARGS)
 
+.PHONY: wheels
+wheels: $(DEV)/.torch ## build the wheels of teetotal and of its collector into dist/
+	$(DEV)/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist . ./collector
+
+.PHONY: bill
+bill: $(DEMO)/.ready $(DEV)/.torch ## write what a user installs, with versions and licences (CycloneDX), into dist/
+	@mkdir -p dist
+	$(DEV)/bin/cyclonedx-py environment $(DEMO)/bin/python --pyproject pyproject.toml --of JSON -o dist/teetotal.cdx.json
+
+.PHONY: audit
+audit: $(DEV)/.torch ## look up known vulnerabilities of what a user installs (needs an advisory source)
+	$(DEV)/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/base.lock
+
 .PHONY: snapshots
 snapshots: system-packages $(DEV)/.torch ## rewrite the snapshots that tests compare with
 	$(DEV)/bin/pytest --snapshot-update $(ARGS)

@@ -51,7 +51,10 @@ def test_rights_are_given_one_by_one(path: Path) -> None:
         for right, level in job.get("permissions", {}).items()
         if level != "read"
     }
-    assert writing <= {("comment", "pull-requests")}
+    # A comment on a pull request; and, for what was pushed, a signed statement of who built a wheel.
+    assert writing <= {("comment", "pull-requests"), ("wheel", "id-token"), ("wheel", "attestations")}
+    if "wheel" in workflow["jobs"]:
+        assert set(workflow[True]) == {"push"}
 
 
 def test_a_workflow_that_has_rights_on_a_fork_runs_nothing_of_the_change() -> None:
