@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 TRAINING_RUNS = dg.DynamicPartitionsDefinition(name="training_runs")
 OWNERS = ("team:teetotal",)
+# Where the web interface serves the pages of Great Expectations; a link to it works under whatever name it has.
+DATA_DOCS = "/data-docs"
 _KINDS = {"bronze": {"python", "deltalake"}, "silver": {"polars", "deltalake"}, "gold": {"polars", "deltalake"}}
 
 
@@ -56,6 +58,7 @@ def asset_spec(
             "dagster/table_name": table.full_name,
             "key": ", ".join(table.key),
             "partitioned_by": ", ".join(table.partition_by),
+            "data_docs": dg.MetadataValue.url(f"{DATA_DOCS}/{table.tier}/{table.name}/_all.html"),
         },
         group_name=table.tier,
         kinds=_KINDS[table.tier],
