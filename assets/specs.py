@@ -18,7 +18,15 @@ TRAINING_RUNS = dg.DynamicPartitionsDefinition(name="training_runs")
 OWNERS = ("team:teetotal",)
 # Where the web interface serves the pages of Great Expectations; a link to it works under whatever name it has.
 DATA_DOCS = "/data-docs"
+_FIGURES = "/figures"
+
 _KINDS = {"bronze": {"python", "deltalake"}, "silver": {"polars", "deltalake"}, "gold": {"polars", "deltalake"}}
+
+
+def locate_figure(table: Table, content_sha256: str, run_id: str | None = None) -> str:
+    """Where the web interface serves the picture of a partition: short, because Dagster hides long texts."""
+    place = "/".join(filter(None, (_FIGURES, table.tier, table.name, run_id)))
+    return f"{place}.svg?version={content_sha256[:16]}"
 
 
 def asset_key(full_name: str) -> dg.AssetKey:

@@ -17,10 +17,11 @@ from dagster_webserver.webserver import DagsterWebserver
 from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.routing import Mount
+from starlette.routing import Mount, Route
 
 from assets.specs import DATA_DOCS
 from pipelines.data_docs import DataDocs
+from pipelines.figures import answer_figure
 from pipelines.hosts import HOST
 from pipelines.request_guard import LOG, RequestGuard
 from pipelines.settings import settings
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from starlette.requests import Request
-    from starlette.responses import JSONResponse
+    from starlette.responses import JSONResponse, Response
     from starlette.routing import BaseRoute
 
 # What Dagster's own command sets, all of them its defaults.
@@ -48,6 +49,7 @@ class GuardedWebserver(DagsterWebserver[WorkspaceProcessContext, WorkspaceReques
     def __init__(self, context: WorkspaceProcessContext, hosts: tuple[str, ...], docs: Path) -> None:
         self._hosts = hosts
         self._docs = docs
+        self._instance = context.instance
         super().__init__(context, live_data_poll_rate=_POLL_MS)
 
     def build_middleware(self) -> list[Middleware]:
@@ -55,8 +57,16 @@ class GuardedWebserver(DagsterWebserver[WorkspaceProcessContext, WorkspaceReques
         return [Middleware(RequestGuard, hosts=self._hosts), *super().build_middleware()]
 
     def build_routes(self) -> list[BaseRoute]:
-        """Serve the Data Docs beside the interface; a path that is not Dagster's would show the interface itself."""
-        own = [Mount(DATA_DOCS, DataDocs(self._docs))]
+        """Serve Data Docs and figures beside the interface; a path that is nobody's would show the interface itself."""
+
+        def show_figure(request: Request) -> Response:
+            return answer_figure(self._instance, request)
+
+        own = [
+            Mount(DATA_DOCS, DataDocs(self._docs)),
+            Route("/figures/{tier}/{table}/{run_id}.svg", show_figure),
+            Route("/figures/{tier}/{table}.svg", show_figure),
+        ]
         return [*own, *super().build_routes()]  # type: ignore[no-untyped-call]  # it is not annotated
 
     async def execute_graphql_request(

@@ -237,6 +237,11 @@ def markdown_image(svg: str, alt: str) -> str:
     return f"![{escape_markdown(alt)}](data:image/svg+xml;base64,{carried})"
 
 
+def read_image(text: str) -> str:
+    """The picture that such Markdown carries."""
+    return base64.b64decode(text.rpartition("base64,")[2].removesuffix(")")).decode()
+
+
 def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 

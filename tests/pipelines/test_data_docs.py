@@ -1,4 +1,4 @@
-"""The Data Docs as the real web server serves them, and as a browser shows them."""
+"""Data Docs and figures as the real web server serves them, and as a browser shows them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import dagster as dg
 import pytest
 from playwright.sync_api import sync_playwright
 
+from assets.specs import asset_key, locate_figure
+from gold import what_if
+from report.markdown import markdown_image
 from tests.pipelines.test_ui import BROWSERS, FLAGS
 from tests.support.web_requests import serve
 
@@ -88,3 +91,31 @@ def test_a_browser_opens_a_page_and_a_script_in_it_does_nothing(site: Site) -> N
         assert page.get_by_text("0 of 6 rows violate it").is_visible()
         assert page.title() == "spans"
     assert not site.is_changed("from-docs")
+
+
+def report_picture(site: Site, partition: str | None, version: str, svg: str) -> None:
+    """An event as a launch writes it."""
+    picture = dg.MetadataValue.md(markdown_image(svg, "a figure"))
+    tags = {"dagster/data_version": version}
+    made = dg.AssetMaterialization(
+        asset_key("gold.what_if"), metadata={"picture": picture}, partition=partition, tags=tags
+    )
+    site.records.report_runless_asset_event(made)
+
+
+def test_the_picture_of_an_event_is_served_under_its_version(site: Site) -> None:
+    for partition in ("tee", None):
+        for version in ("a" * 64, "b" * 64):
+            report_picture(site, partition, version, f"<svg>{partition} {version}</svg>")
+            answer = site.send("GET", locate_figure(what_if.TABLE, version, partition))
+            assert (answer.status, answer.text) == (200, f"<svg>{partition} {version}</svg>")
+            assert answer.headers["content-type"] == "image/svg+xml"
+            assert "sandbox" in answer.headers["content-security-policy"]
+    assert site.send("GET", locate_figure(what_if.TABLE, "a" * 64, "tee")).text == f"<svg>tee {'a' * 64}</svg>"
+
+
+@pytest.mark.parametrize(
+    "path", ["gold/what_if/tee.svg", "gold/what_if/tee.svg?version=cccc", "gold/nothing/tee.svg?version=a", "x/y.svg"]
+)
+def test_what_no_event_carries_is_not_served(site: Site, path: str) -> None:
+    assert site.send("GET", f"/figures/{path}").status == 404

@@ -175,6 +175,10 @@ def test_the_graph_shows_the_three_tiers(page: Page) -> None:
 
 def test_a_gold_partition_shows_its_rows_and_its_picture(page: Page) -> None:
     page.goto(f"/assets/gold/overhead_breakdown?view=partitions&partition={TEE}")
+    at_once = page.locator('img[src^="/figures/gold/overhead_breakdown/"]')
+    expect(at_once).to_be_visible()
+    assert at_once.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
+    page.screenshot(path=ARTEFACTS / "figure_without_a_click.png")
     page.get_by_role("row", name="rows_shown").get_by_text("[Show Markdown]").click()
     row = page.get_by_role("row").filter(has=page.get_by_role("cell", name="crypto", exact=True)).last
     expect(row).to_contain_text("110 %")
@@ -218,12 +222,27 @@ def test_a_partition_that_failed_says_so_and_its_event_says_why(
     page: Page, seconds_to_gold: float, records: dg.DagsterInstance
 ) -> None:
     wait_for_launches(records, time.time())
-    page.goto(f"/assets/silver/spans?view=partitions&partition={BROKEN}")
+    page.goto(f"/assets/bronze/runs?view=partitions&partition={BROKEN}")
     expect(page.get_by_text("failed, and did not materialize this asset")).to_be_visible()
     page.screenshot(path=ARTEFACTS / "failed_partition.png")
     page.get_by_text("View all historical events").click()
     page.get_by_role("row").filter(has_text=BROKEN).get_by_role("button").click()
     expect(page.get_by_text(REASON).first).to_be_visible()
+
+
+def test_a_broken_manifest_turns_no_table_red_but_the_one_that_it_is_read_into(
+    page: Page, seconds_to_gold: float, records: dg.DagsterInstance
+) -> None:
+    launches = wait_for_launches(records, time.time())
+    (failed,) = [one for one in launches.values() if one.status is dg.DagsterRunStatus.FAILURE]
+    assert failed.tags["partition"] == BROKEN
+    page.goto("/assets/bronze/runs")
+    expect(page.get_by_text("Failed in").first).to_be_visible()
+    page.goto("/assets/gold/step_overhead")
+    expect(page.get_by_text("Latest materialization").first).to_be_visible()
+    expect(page.get_by_text("Failed in")).to_have_count(0)
+    page.goto("/runs")
+    expect(page.get_by_text(f"partition: {BROKEN}").first).to_be_visible()
 
 
 def test_where_nothing_is_touched_nothing_is_launched(seconds_to_gold: float, records: dg.DagsterInstance) -> None:
