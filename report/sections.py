@@ -93,6 +93,12 @@ def sections(
             kind="appendix",
         ),
         Section(
+            "analyses",
+            "Idle GPUs, queues, bandwidth and roofs",
+            figures=_figures(tables, "idle_breakdown", "queue_length", "collective_bandwidth", "roofline"),
+            kind="appendix",
+        ),
+        Section(
             "operations",
             "Single operations",
             figures=_figures(tables, "operation_overhead", "launches"),
