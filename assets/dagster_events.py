@@ -10,10 +10,10 @@ import dagster as dg
 import polars as pl
 
 from assets.build.catalogue import LANDING, UPSTREAM
-from assets.specs import asset_key, code_version
+from assets.specs import asset_key, code_version, locate_figure
 from bronze import source_files
 from lake.digest import combine
-from report.markdown import markdown, markdown_image
+from report.markdown import escape_markdown, markdown, markdown_image
 from report.pictures import picture
 from silver import rule_counts
 
@@ -93,16 +93,17 @@ class EventWriter:
         """The event of an asset without partitions, from all partitions that its table has."""
         held = sorted(partitions, key=lambda one: one.run_id)
         rows = self._lake.scan(table).collect().to_arrow()
+        content = combine(f"{one.run_id}:{one.content_sha256}" for one in held)
         return dg.MaterializeResult(
             asset_key=asset_key(table.full_name),
-            data_version=dg.DataVersion(combine(f"{one.run_id}:{one.content_sha256}" for one in held)),
+            data_version=dg.DataVersion(content),
             metadata={
                 "dagster/row_count": rows.num_rows,
                 "bytes": sum(one.bytes for one in held),
                 "files": sum(one.files for one in held),
                 "delta_version": max((one.version for one in held), default=0),
                 **self._facts,
-                **_render_preview(table, rows),
+                **_render_preview(table, rows, locate_figure(table, content)),
             },
         )
 
@@ -155,7 +156,8 @@ class EventWriter:
     def _preview(self, table: Table, one: Written) -> dict[str, dg.MetadataValue[Any]]:
         if table.tier != "gold":
             return {}
-        return _render_preview(table, self._lake.scan(table, [one.run_id]).collect().to_arrow())
+        address = locate_figure(table, one.content_sha256, one.run_id)
+        return _render_preview(table, self._lake.scan(table, [one.run_id]).collect().to_arrow(), address)
 
 
 def observe_landing(run_id: str, mark: str) -> dg.AssetObservation:
@@ -189,7 +191,8 @@ def _version_tags(table: Table, digest: str) -> dict[str, str]:
 
 def _size(one: Written) -> dict[str, Any]:
     return {
-        "dagster/row_count": one.rows,
+        # Under `dagster/row_count` the rows of the run made last would stand on the asset's page as those of the table.
+        "dagster/partition_row_count": one.rows,
         "bytes": one.bytes,
         "files": one.files,
         "delta_version": one.version,
@@ -202,8 +205,15 @@ def _make_note(made: TierResult) -> dict[str, Any]:
     return {"is_recomputed": not made.is_fresh, "tier_seconds": round(made.seconds, 3)}
 
 
-def _render_preview(table: Table, rows: Any) -> dict[str, dg.MetadataValue[Any]]:
-    """A few rows and a picture, as the UI shows them."""
+def _render_preview(table: Table, rows: Any, address: str) -> dict[str, dg.MetadataValue[Any]]:
+    """A few rows and a picture, as the UI shows them: by its address at once, in the event on a click."""
     drawn = picture(table, rows)
     shown: dict[str, dg.MetadataValue[Any]] = {"rows_shown": dg.MetadataValue.md(markdown(table, rows, _ROWS_SHOWN))}
-    return shown if drawn is None else {"picture": dg.MetadataValue.md(markdown_image(drawn, table.grain)), **shown}
+    if drawn is None:
+        return shown
+    at_once = f"![{escape_markdown(table.full_name)}]({address})"
+    return {
+        "figure": dg.MetadataValue.md(at_once),
+        "picture": dg.MetadataValue.md(markdown_image(drawn, table.grain)),
+        **shown,
+    }

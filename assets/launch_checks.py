@@ -18,7 +18,7 @@ from assets.build.comparisons import COMPARISON_TABLES
 from assets.build.freshness import Look
 from assets.checks import outcomes
 from assets.checks.expectations import check_name, check_tables, group_by_check, tables_read
-from assets.specs import asset_key
+from assets.specs import DATA_DOCS, asset_key
 from bronze import runs as landed
 from lake.errors import ContractBroken, explain, is_stop
 
@@ -78,7 +78,8 @@ class _Sum:
         if self.reasons:
             metadata["reasons"] = dg.MetadataValue.json(sorted(self.reasons))
         if self.page is not None:
-            metadata["data_docs"] = dg.MetadataValue.url(self.page.as_uri())
+            metadata["data_docs"] = dg.MetadataValue.url("/".join((DATA_DOCS, *self.page.parts[-3:])))
+            metadata["data_docs_file"] = dg.MetadataValue.path(str(self.page))
         return dg.AssetCheckResult(
             asset_key=key.asset_key,
             check_name=key.name,

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
 TRAINING_RUNS = dg.DynamicPartitionsDefinition(name="training_runs")
 OWNERS = ("team:teetotal",)
+# Where the web interface serves the pages of Great Expectations; a link to it works under whatever name it has.
+DATA_DOCS = "/data-docs"
+_FIGURES = "/figures"
+
 _KINDS = {"bronze": {"python", "deltalake"}, "silver": {"polars", "deltalake"}, "gold": {"polars", "deltalake"}}
+
+
+def locate_figure(table: Table, content_sha256: str, run_id: str | None = None) -> str:
+    """Where the web interface serves the picture of a partition: short, because Dagster hides long texts."""
+    place = "/".join(filter(None, (_FIGURES, table.tier, table.name, run_id)))
+    return f"{place}.svg?version={content_sha256[:16]}"
 
 
 def asset_key(full_name: str) -> dg.AssetKey:
@@ -56,6 +66,7 @@ def asset_spec(
             "dagster/table_name": table.full_name,
             "key": ", ".join(table.key),
             "partitioned_by": ", ".join(table.partition_by),
+            "data_docs": dg.MetadataValue.url(f"{DATA_DOCS}/{table.tier}/{table.name}/_all.html"),
         },
         group_name=table.tier,
         kinds=_KINDS[table.tier],

@@ -55,7 +55,7 @@ CLAIMS = (
         "Median recorded step over the median step without the profiler.",
         minimum=0,
     ),
-    _declare_claim("baseline", Kind.TEXT, "Run id of the baseline without a TEE."),
+    _declare_claim("baseline", Kind.TEXT, "Run id of the baseline, of any regime."),
     _declare_claim("repeat_of", Kind.TEXT, "Run id that this run repeats, unchanged and in a process of its own."),
     _declare_claim("clock_zone", Kind.TEXT, "Zone of clocks that name none, as nvidia-smi's: UTC, or as +02:00."),
     _declare_claim("attestation_nonce", Kind.TEXT, "Nonce that this run's attestation was asked with, in hexadecimal."),

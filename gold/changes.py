@@ -15,9 +15,9 @@ from gold.bucket_replay import (
     replay_alone,
     seal_ring,
 )
-from gold.forecast_runs import OFF
 from gold.one_gpu_changes import PINNED, predict_one_gpu
 from gold.outcomes import Outcome, Refusal
+from gold.pairs import OFF
 from gold.ring_costs import solve_cost
 
 if TYPE_CHECKING:

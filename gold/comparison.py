@@ -20,10 +20,18 @@ if TYPE_CHECKING:
     Rows = list[dict[str, Any]]
 
 # What every table that compares a pair begins with.
-PAIR = (
+SIDES = (
     RUN_ID,
-    text("baseline_run_id", "The baseline without a TEE."),
+    text("baseline_run_id", "The baseline."),
     text("regime", "Regime of the run: results are never averaged over it."),
+    text(
+        "baseline_regime",
+        "Regime of the baseline. Where it is cc_off and the run's is not, what is added is the overhead of a TEE; else "
+        "it is a difference between two runs.",
+    ),
+)
+PAIR = (
+    *SIDES,
     text("model", "Model that was trained.", nullable=True),
     int64("world_size", "Ranks of the job.", nullable=True, minimum=1),
 )
@@ -97,13 +105,16 @@ class Sides:
     others: Sequence[Sequence[Rows]] = ()
 
 
+def name_sides(pair: Pair) -> dict[str, Any]:
+    """The columns that say which runs are compared."""
+    return {column.name: getattr(pair, column.name) for column in SIDES}
+
+
 def start_row(table: Table, pair: Pair, run: Row) -> dict[str, Any]:
     """A row of such a table of which only the pair is known yet."""
     return {
         **dict.fromkeys(table.column_names),
-        "run_id": pair.run_id,
-        "baseline_run_id": pair.baseline_run_id,
-        "regime": pair.regime,
+        **name_sides(pair),
         "model": run["model"],
         "world_size": run["found_world_size"] or run["world_size"],
     }

@@ -1,4 +1,4 @@
-"""One row per pair whose devices were sampled: how much more energy a step takes inside the TEE."""
+"""One row per pair whose devices were sampled: how much more energy a step takes than in the baseline."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENOUGH_PERIODS = 5
 TABLE = Table(
     tier="gold",
     name="energy_overhead",
-    grain="One row per run that claims a TEE and has a baseline without one, if power or energy of either was sampled.",
+    grain="One row per run that has a baseline, if power or energy of either was sampled.",
     key=("run_id",),
     inputs=("silver.runs", "gold.step_energy", "gold.time_breakdown"),
     scope=Scope.PAIR,
@@ -49,7 +49,7 @@ TABLE = Table(
             minimum=0,
         ),
         float64("baseline_energy_j", "The same of its baseline.", nullable=True, minimum=0),
-        float64("overhead_j", "What the TEE adds to a step: the first less the second.", nullable=True),
+        float64("overhead_j", "The first less the second: what is added to a step.", nullable=True),
         float64("energy_ratio", "Ratio of the two.", nullable=True, minimum=0),
         float64(
             "energy_low_ratio",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gold.bucket_replay import TracedStep, predict, read_steps, seal_ring
-from gold.pairs import MACHINE, read_fields
+from gold.pairs import MACHINE, OFF, read_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     Rows = Sequence[Mapping[str, Any]]
 
-OFF = "cc_off"
 # Nanoseconds per byte at which each pair is replayed, from 50 GB/s to 50 MB/s; costs between them are interpolated.
 COSTS = np.geomspace(0.02, 20.0, 200)
 # No regime's model is fitted on more pairs: adding a run costs the same in a lake of any size.
@@ -188,11 +187,14 @@ def choose_off_runs(pairs: Sequence[Pair], index: Index) -> list[str]:
 
 
 def choose_pairs(pairs: Mapping[str, Pair], index: Index, regime: str) -> list[Pair]:
-    """The pairs of a regime that its model is fitted on: a few of each workload, so that no lake is too large."""
+    """The pairs of a regime that its model is fitted on: a few of each workload, so that no lake is too large.
+
+    A pair that says nothing of a TEE, such as one of two runs under it, is no evidence of what the regime costs.
+    """
     alike: dict[str, int] = {}
     chosen = []
     for run_id, pair in sorted(pairs.items()):
-        if pair.regime != regime or pair.baseline_run_id is None:
+        if pair.regime != regime or not pair.is_tee_overhead:
             continue
         kind = f"{index[run_id]['workload']} {index[run_id]['family']}"
         alike[kind] = alike.get(kind, 0) + 1

@@ -15,7 +15,7 @@ import pyarrow as pa
 from gold.change_points import FEWEST_VALUES, find_change_points
 from gold.comparison import P_VALUE
 from gold.inference import RunValue, compare_runs
-from gold.pairs import read_fields
+from gold.pairs import is_tee_overhead, read_fields
 from gold.run_differences import SOFTWARE, list_differences
 from gold.step_times import SOURCES
 from gold.step_times import TABLE as STEP_TIMES
@@ -59,7 +59,7 @@ TABLE = Table(
         ),
         text("source", "What the steps of the history are taken from.", nullable=True, one_of=SOURCES),
         STEP_TIMES.column("step_ns"),
-        text("baseline_run_id", "Its baseline, where it leads a pair.", nullable=True),
+        text("baseline_run_id", "Its baseline without a TEE, where it leads a pair.", nullable=True),
         int64("overhead_ns", "What its regime adds to the step, where it leads a pair.", nullable=True),
         float64("slowdown_ratio", "Its step over that of its baseline.", nullable=True, minimum=0),
         text("driver_version", "GPU driver.", nullable=True),
@@ -181,7 +181,7 @@ def _explain_uncounted(one: RecordedRun, step: Mapping[str, Any] | None, kind: t
 
 
 def _describe_run(one: RecordedRun, step: Mapping[str, Any] | None, number: int | None) -> Row:
-    overhead = one.overhead or {}
+    overhead = one.overhead if one.overhead is not None and is_tee_overhead(one.overhead) else {}
     return {
         "run_id": one.run_id,
         "recorded_at": one.run["recorded_at"],

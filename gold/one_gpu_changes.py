@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gold.forecast_runs import OFF
 from gold.graph_replay import RECORDED_GPU, find_graph_spread
 from gold.outcomes import Outcome, Refusal
+from gold.pairs import OFF
 from gold.single_gpu_forecast import predict_run
 
 if TYPE_CHECKING:

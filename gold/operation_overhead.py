@@ -1,4 +1,4 @@
-"""One row per pair and kind of operation: what the TEE adds to one launch, one call, one copy."""
+"""One row per pair and kind of operation: how much longer one launch, one call, one copy takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gold import comparison, operation_costs
 from gold.inference import Estimate, RunValue, compare_runs, judge_together
 from gold.margin import MARGIN
 from gold.power import ENOUGH_RUNS
-from lake.tables import RUN_ID, Scope, Table, float64, int64, text
+from lake.tables import Scope, Table, float64, int64, text
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
@@ -30,13 +30,11 @@ TABLE = Table(
     inputs=("silver.runs", "gold.operation_costs", "gold.time_breakdown"),
     scope=Scope.PAIR,
     columns=(
-        RUN_ID,
-        text("baseline_run_id", "The baseline without a TEE."),
-        text("regime", "Regime of the run: results are never averaged over it."),
+        *comparison.SIDES,
         *(operation_costs.TABLE.column(name) for name in _KEY),
         int64("median_ns", "Median duration in a run; the geometric mean over its runs, rounded down.", minimum=0),
         int64("baseline_median_ns", "The same of the baseline.", minimum=0),
-        int64("overhead_ns", "What the TEE adds to one: the first less the second."),
+        int64("overhead_ns", "The first less the second: what is added to one."),
         float64("slowdown_ratio", "Ratio of the two; null where one is 0.", nullable=True, minimum=0),
         float64(
             "slowdown_low_ratio",
@@ -60,9 +58,7 @@ TABLE = Table(
             "step_total_ns", "Time of all of them per rank and step; the mean over its runs.", nullable=True, minimum=0
         ),
         int64("baseline_step_total_ns", "The same of the baseline.", nullable=True, minimum=0),
-        int64(
-            "step_overhead_ns", "The first less the second: what the TEE adds to a step by such calls.", nullable=True
-        ),
+        int64("step_overhead_ns", "The first less the second: what such calls add to a step.", nullable=True),
         int64("runs_count", "Runs of the candidate that recorded the operation.", minimum=1),
         int64("baseline_runs_count", "Runs of the baseline that did.", minimum=1),
         int64("operations_count", "How many in all runs of the candidate.", minimum=1),
@@ -86,8 +82,8 @@ def measure(
     judged = judge_together([_compare(ours[kind], theirs[kind], margin) for kind in kinds])
     rows = []
     for kind, (estimate, q_value) in zip(kinds, judged, strict=True):
-        pair_columns = {"run_id": pair.run_id, "baseline_run_id": pair.baseline_run_id, "regime": pair.regime}
-        rows.append({**pair_columns, **_fill(ours[kind], theirs[kind], estimate, q_value), "margin_fraction": margin})
+        filled = _fill(ours[kind], theirs[kind], estimate, q_value)
+        rows.append({**comparison.name_sides(pair), **filled, "margin_fraction": margin})
     return pa.Table.from_pylist(rows, schema=TABLE.arrow_schema)
 
 

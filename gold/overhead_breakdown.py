@@ -1,4 +1,4 @@
-"""One row per pair and part of the time: what the TEE added to it; the parts sum to the difference exactly."""
+"""One row per pair and part of the time: what was added to it; the parts sum to the difference exactly."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from gold import comparison
 from gold.step_matching import match_steps
 from gold.time_breakdown import PARTS
-from lake.tables import RUN_ID, Scope, Table, float64, int64, text
+from lake.tables import Scope, Table, float64, int64, text
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
@@ -37,9 +38,7 @@ TABLE = Table(
     inputs=("silver.runs", "gold.time_breakdown"),
     scope=Scope.PAIR,
     columns=(
-        RUN_ID,
-        text("baseline_run_id", "The baseline without a TEE."),
-        text("regime", "Regime of the run."),
+        *comparison.SIDES,
         int64("part_ordinal", "Place of the part in the fixed priority, from 0.", minimum=0),
         text(
             "part_group",
@@ -48,7 +47,7 @@ TABLE = Table(
         ),
         int64(
             "group_overhead_ns",
-            "What the TEE added to the group: the sum over its parts; null where one of them was not observed.",
+            "What was added to the group: the sum over its parts; null where one of them was not observed.",
             nullable=True,
         ),
         text("part", "Part of gold.time_breakdown.", one_of=PARTS),
@@ -87,9 +86,7 @@ def measure(pair: Pair, tee: pa.Table, baseline: pa.Table) -> pa.Table:
     rows = []
     for ordinal, part in enumerate(PARTS):
         row: dict[str, Any] = {
-            "run_id": pair.run_id,
-            "baseline_run_id": pair.baseline_run_id,
-            "regime": pair.regime,
+            **comparison.name_sides(pair),
             "part_ordinal": ordinal,
             "part_group": _GROUP_OF[part],
             "group_overhead_ns": added[_GROUP_OF[part]],

@@ -1,4 +1,4 @@
-"""One row per run that claims a TEE: its baseline without one and the repeats of both, or why it has none."""
+"""One row per run that claims a TEE or names a baseline: that baseline and the repeats of both, or why it has none."""
 
 from __future__ import annotations
 
@@ -11,21 +11,32 @@ from gold.power import ENOUGH_RUNS
 from lake.tables import RUN_ID, Scope, Table, text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
 WAYS = ("manifest", "workload")
+# The regime of a run without a TEE.
+OFF = "cc_off"
+# A step of both runs must do the same work: a ratio of two steps that do not says nothing of either.
+SAME_WORK = ("model", "parameters_count", "batch_size", "sequence_length", "world_size")
 
 TABLE = Table(
     tier="gold",
     name="pairs",
-    grain="One row per run whose regime is not cc_off.",
+    grain="One row per run whose regime is not cc_off, or that names a baseline, and per repeat of one.",
     key=("run_id",),
     inputs=("silver.runs", "gold.time_breakdown"),
     scope=Scope.PAIR,
     columns=(
         RUN_ID,
-        text("baseline_run_id", "Its baseline without a TEE; null where it has none.", nullable=True),
+        text("baseline_run_id", "Its baseline; null where it has none.", nullable=True),
         text("regime", "Regime that the run claims; null where it claims none.", nullable=True),
+        text(
+            "baseline_regime",
+            "Regime of the baseline. Where it is cc_off and the run's is not, the pair says what a TEE costs; else it "
+            "is a difference between two runs.",
+            nullable=True,
+        ),
         text(
             "paired_by",
             "manifest: the run names its baseline; workload: the two are equal in it.",
@@ -66,6 +77,12 @@ class Pair:
     repeated_run_id: str | None = None
     repeats: tuple[str, ...] = ()
     baseline_repeats: tuple[str, ...] = ()
+    baseline_regime: str | None = None
+
+    @property
+    def is_tee_overhead(self) -> bool:
+        """Whether the pair says what a TEE costs: the run has one and its baseline has none."""
+        return is_tee_overhead({"regime": self.regime, "baseline_regime": self.baseline_regime})
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -85,25 +102,31 @@ def measure(pair: Pair) -> pa.Table:
     return pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
 
 
+def is_tee_overhead(row: Mapping[str, Any]) -> bool:
+    """Whether a row of a pair says what a TEE costs; else it is a difference between two runs."""
+    return row["regime"] not in {None, OFF} and row["baseline_regime"] == OFF
+
+
 def pair_runs(index: Index) -> dict[str, Pair]:
-    """Pair every run that claims a TEE: with the baseline that it names, else with an equal run without one.
+    """Pair every run with the baseline that it names, of any regime; under a TEE else with an equal plain run.
 
     Repeats of either side are runs of the pair. A repeat of the candidate has no pair of its own: it would count twice.
     """
     groups, strangers = group_repeats(index), _find_strangers(index)
     found = {}
     for run_id, run in sorted(index.items()):
-        if run["regime"] == "cc_off":
-            continue
         first = groups[run_id][0]
+        if run["regime"] == OFF and run["baseline"] is None and index[first]["baseline"] is None:
+            continue
         if first != run_id:
-            reason = f"it repeats {first} and counts as a run of that pair"
-            found[run_id] = Pair(run_id, run["regime"], reason=reason, repeated_run_id=first)
+            found[run_id] = _explain_repeat(run_id, first, index)
             continue
         pair = _pair_run(run_id, run, index)
         if pair.baseline_run_id is not None:
             others = tuple(name for name in groups[pair.baseline_run_id] if name != pair.baseline_run_id)
             pair = replace(pair, repeats=groups[run_id][1:], baseline_repeats=others)
+            reason = None if pair.is_tee_overhead else explain_incomparable(index, pair)
+            pair = pair if reason is None else Pair(run_id, pair.regime, reason=reason)
         found[run_id] = _mention_strangers(pair, run["repeat_of"], strangers)
     return found
 
@@ -165,15 +188,17 @@ def _pair_run(run_id: str, run: Mapping[str, str | None], index: Index) -> Pair:
     if named is not None:
         if named not in index:
             return Pair(run_id, regime, reason=f"its manifest names {named}, which is not in the lake")
-        if index[named]["regime"] != "cc_off":
-            return Pair(run_id, regime, reason=f"its manifest names {named}, whose regime is {index[named]['regime']}")
-        differing = _list_differing_fields(run["workload"], index[named]["workload"])
-        caveat = f"the baseline differs in {', '.join(differing)}" if differing else None
-        return Pair(run_id, regime, named, "manifest", caveat)
+        if index[named]["regime"] is None:
+            reason = (
+                f"its manifest names {named}, which claims no regime, so nothing says whether that was inside a TEE"
+            )
+            return Pair(run_id, regime, reason=reason)
+        pair = Pair(run_id, regime, named, "manifest", baseline_regime=index[named]["regime"])
+        return replace(pair, caveat=_describe_declared(pair, run, index))
     candidates = [
         name
         for name, other in sorted(index.items())
-        if other["regime"] == "cc_off" and other["repeat_of"] is None and other["workload"] is not None
+        if other["regime"] == OFF and other["repeat_of"] is None and other["workload"] is not None
     ]
     equal = [name for name in candidates if index[name]["workload"] == run["workload"]]
     if equal:
@@ -183,8 +208,54 @@ def _pair_run(run_id: str, run: Mapping[str, str | None], index: Index) -> Pair:
                 f"{len(equal)} runs are equal in workload; the first by name was taken; with repeat_of in their "
                 "manifests the others would count as its repeats"
             )
-        return Pair(run_id, regime, equal[0], "workload", caveat)
+        return Pair(run_id, regime, equal[0], "workload", caveat, baseline_regime=OFF)
     return Pair(run_id, regime, reason=_explain_unpaired(run, {name: index[name] for name in candidates}))
+
+
+def _explain_repeat(run_id: str, first: str, index: Index) -> Pair:
+    """A repeat counts in the pair of the run that it repeats, or says that nothing is declared there."""
+    regime = index[run_id]["regime"]
+    if regime == OFF and index[first]["baseline"] is None:
+        reason = f"it repeats {first}, which names no baseline: a pair is declared by the run that is repeated"
+        return Pair(run_id, regime, reason=reason)
+    return Pair(run_id, regime, reason=f"it repeats {first} and counts as a run of that pair", repeated_run_id=first)
+
+
+def _describe_declared(pair: Pair, run: Mapping[str, str | None], index: Index) -> str | None:
+    """In what a declared baseline differs; of two runs of one regime, options of the ring and unnamed models too."""
+    other = index[str(pair.baseline_run_id)]
+    if pair.is_tee_overhead:
+        differing = _list_differing_fields(run["workload"], other["workload"])
+    else:
+        unnamed = describe_unnamed(index, (pair.run_id, str(pair.baseline_run_id)))
+        if unnamed is not None:
+            return unnamed
+        differing = _list_differing_fields(*(f"{one['workload']}|{one['family']}" for one in (run, other)))
+    return f"the baseline differs in {', '.join(differing)}" if differing else None
+
+
+def describe_unnamed(index: Index, names: Sequence[str]) -> str | None:
+    """Say which of some runs name no model; None where all do."""
+    unnamed = [name for name in names if index[name]["workload"] is None]
+    return f"no model named by {', '.join(unnamed)}: nothing says that both did the same work" if unnamed else None
+
+
+def explain_incomparable(index: Index, pair: Pair) -> str | None:
+    """Why no comparison of these runs says anything; None where one does."""
+    shared = sorted(set(pair.candidates) & set(pair.baselines))
+    if shared:
+        return f"{', '.join(shared)} is on both sides: a run is not compared with itself"
+    first = read_fields(index[pair.run_id]["workload"])
+    for name in (*pair.baselines, *pair.repeats):
+        fields = read_fields(index[name]["workload"])
+        differing = [
+            f"{field} {first[field]} against {fields[field]}"
+            for field in SAME_WORK
+            if first.get(field) and fields.get(field) and first[field] != fields[field]
+        ]
+        if differing:
+            return f"a step of {pair.run_id} and one of {name} do not do the same work: {', '.join(differing)}"
+    return None
 
 
 def _explain_unpaired(run: Mapping[str, str | None], candidates: Index) -> str:

@@ -1,10 +1,10 @@
-"""What differs between two groups of runs by what they say of themselves, and whether they can be compared at all."""
+"""What differs between two groups of runs by what they say of themselves."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gold.pairs import Pair, group_repeats, read_fields
+from gold.pairs import Pair, describe_unnamed, group_repeats, read_fields
 from silver.ring_settings import OPTIONS
 from silver.runs import WORKLOAD
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from gold.pairs import Index
 
-# A step of both runs must do the same work: a ratio of two steps that do not says nothing of either.
-SAME_WORK = ("model", "parameters_count", "batch_size", "sequence_length", "world_size")
 SOFTWARE = ("driver_version", "cuda_version", "torch_version", "nccl_version")
 _SETTINGS = ("regime", "cc_mode", "found_cc_mode", "world_size", "bucket_cap_mib", "warmup_steps_count")
 
@@ -32,26 +30,9 @@ def make_pair(index: Index, baseline: Sequence[str], candidate: Sequence[str]) -
         baseline_run_id,
         repeats=tuple(repeats),
         baseline_repeats=tuple(others),
-        caveat=_describe_unnamed(index, (*sides[0], *sides[1])),
+        baseline_regime=index[baseline_run_id]["regime"],
+        caveat=describe_unnamed(index, (*sides[0], *sides[1])),
     )
-
-
-def explain_incomparable(index: Index, pair: Pair) -> str | None:
-    """Why no comparison of these runs says anything; None where one does."""
-    shared = sorted(set(pair.candidates) & set(pair.baselines))
-    if shared:
-        return f"{', '.join(shared)} is on both sides: a run is not compared with itself"
-    first = read_fields(index[pair.run_id]["workload"])
-    for name in (*pair.baselines, *pair.repeats):
-        fields = read_fields(index[name]["workload"])
-        differing = [
-            f"{field} {first[field]} against {fields[field]}"
-            for field in SAME_WORK
-            if first.get(field) and fields.get(field) and first[field] != fields[field]
-        ]
-        if differing:
-            return f"a step of {pair.run_id} and one of {name} do not do the same work: {', '.join(differing)}"
-    return None
 
 
 def list_differences(
@@ -77,8 +58,3 @@ def _join_values(name: str, runs: Iterable[Mapping[str, Any]]) -> str | None:
         )
         or None
     )
-
-
-def _describe_unnamed(index: Index, names: Sequence[str]) -> str | None:
-    unnamed = [name for name in names if index[name]["workload"] is None]
-    return f"no model named by {', '.join(unnamed)}: nothing says that both did the same work" if unnamed else None

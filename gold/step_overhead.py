@@ -1,4 +1,4 @@
-"""One row per pair: how much longer a step takes inside the TEE, whether that is shown, and the verdict in words."""
+"""One row per pair: how much longer a step takes than in its baseline, whether that is shown, the verdict."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 TABLE = Table(
     tier="gold",
     name="step_overhead",
-    grain="One row per run that claims a TEE and has a baseline without one; its repeats are part of the row.",
+    grain="One row per run that has a baseline; its repeats are part of the row.",
     key=("run_id",),
     inputs=("silver.runs", "gold.step_times", "gold.time_breakdown"),
     scope=Scope.PAIR,
@@ -50,7 +50,7 @@ TABLE = Table(
             minimum=0,
         ),
         int64("baseline_step_ns", "The same of the baseline.", nullable=True, minimum=0),
-        int64("overhead_ns", "What the TEE adds to a step: the first less the second.", nullable=True),
+        int64("overhead_ns", "The first less the second: what is added to a step.", nullable=True),
         float64("slowdown_ratio", "Ratio of the two.", nullable=True, minimum=0),
         float64(
             "slowdown_low_ratio",

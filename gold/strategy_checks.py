@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gold.forecast_runs import OFF
 from gold.hardware import HARDWARE
+from gold.pairs import OFF
 from gold.strategy_links import Cluster, make_path
 from gold.strategy_time import Layouts, Machine, Workload, count_operations, time_step
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gold.forecast_runs import OFF
+from gold.pairs import OFF
 from gold.strategy_question import MODEL_ERROR, compare_steps, find_steps
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from gold.forecast_runs import OFF
+from gold.pairs import OFF
 from gold.strategy_counts import EXCHANGES
 from gold.strategy_faults import describe_faults
 from gold.strategy_question import MODEL_ERROR

@@ -1,4 +1,4 @@
-"""One row per pair with a training log: how much slower training went inside the TEE, by the logs' own numbers.
+"""One row per pair with a training log: how much slower training went than in the baseline, by the logs' own numbers.
 
 A table beside gold.step_overhead, not more rows of it: an epoch is no step, a log is written without a profiler's
 burden, and a pair may have both answers, which are not to be mixed.
@@ -38,7 +38,7 @@ _RATES = ("samples_per_second", "tokens_per_second")
 TABLE = Table(
     tier="gold",
     name="throughput_overhead",
-    grain="One row per run that claims a TEE and has a baseline without one, if either has a training log.",
+    grain="One row per run that has a baseline, if either has a training log.",
     key=("run_id",),
     inputs=("silver.runs", "silver.throughput", "gold.time_breakdown"),
     scope=Scope.PAIR,

@@ -17,7 +17,7 @@ from assets.checks.expectations import check_tables
 from assets.comparisons import comparisons
 from assets.launch_locks import lock_launch, tag_launch, tags_of
 from assets.pool_wait import POOL
-from assets.specs import asset_key
+from assets.specs import DATA_DOCS, asset_key
 from assets.training_runs import training_runs
 from pipelines.cli.verification import advise, format_damage, verify_lake
 
@@ -144,7 +144,14 @@ def write_data_docs(context: dg.OpExecutionContext, build_context: dg.ResourcePa
     for table in TABLES.values():
         results = check_tables(build_context.lake, table, None, build_context.docs, spark, is_documented=True)
         failed += [f"{table.full_name}: {one.check.sentence}" for one in results if not one.is_held]
-    context.add_output_metadata({"tables": len(TABLES), "directory": str(build_context.docs), "failed": failed})
+    context.add_output_metadata(
+        {
+            "data_docs": dg.MetadataValue.url(f"{DATA_DOCS}/"),
+            "directory": dg.MetadataValue.path(str(build_context.docs)),
+            "tables": len(TABLES),
+            "failed": failed,
+        }
+    )
     if failed:
         raise dg.Failure(
             f"{len(failed)} checks fail, among them {failed[0]}; {build_context.docs} has a page for each table",

@@ -9,10 +9,10 @@ from assets import dagster_events
 from assets.build.context import BuildContext
 from assets.build.freshness import mark_landing
 from assets.build.state import assess_runs
-from assets.specs import TRAINING_RUNS
+from assets.specs import TRAINING_RUNS, asset_key
 from lake.errors import LakeError
 from pipelines.jobs import INGEST
-from pipelines.partitions import find_ranges, list_known, make_range_tags
+from pipelines.partitions import MANIFEST_TABLE, list_known, make_range_tags, plan_launches
 from report.terminal_text import make_printable
 
 
@@ -51,14 +51,21 @@ def launch_landed_runs(
     states = assess_runs(build_context.lake, zone, changed, build_context.keys, margin=build_context.margin)
     stale = [run_id for run_id in changed if states[run_id].needs_launch()]
     return dg.SensorResult(
-        run_requests=[_request(neighbours, marks) for neighbours in find_ranges(stale, [*order, *new])],
+        run_requests=[
+            _request(neighbours, marks, is_readable=is_readable)
+            for neighbours, is_readable in plan_launches(zone, stale, [*order, *new])
+        ],
         dynamic_partitions_requests=[TRAINING_RUNS.build_add_request(new)] if new else [],
         asset_events=[dagster_events.observe_landing(run_id, marks[run_id]) for run_id in changed],
         cursor=json.dumps(marks),
     )
 
 
-def _request(neighbours: list[str], marks: dict[str, str]) -> dg.RunRequest:
+def _request(neighbours: list[str], marks: dict[str, str], *, is_readable: bool) -> dg.RunRequest:
     """One launch for neighbours; the same content is never asked for twice."""
     content = hashlib.sha256("".join(marks[run_id] for run_id in neighbours).encode()).hexdigest()
-    return dg.RunRequest(run_key=f"{neighbours[0]}+{len(neighbours)}:{content}", tags=make_range_tags(neighbours))
+    return dg.RunRequest(
+        run_key=f"{neighbours[0]}+{len(neighbours)}:{content}",
+        tags=make_range_tags(neighbours),
+        asset_selection=None if is_readable else [asset_key(MANIFEST_TABLE.full_name)],
+    )

@@ -5,12 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assets.specs import TRAINING_RUNS
+from bronze import manifest, runs
+from lake.errors import EvidenceRejected, LakeError
+from lake.identity import MANIFEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import dagster as dg
 
+    from lake.landing_zone import LandingZone
+
+# The table that a manifest is read into.
+MANIFEST_TABLE = runs.TABLE
+# Dagster's list of launches shows tags that are not its own, in the order of their names.
+_SHOWN = "partition"
 _FIRST = "dagster/asset_partition_range_start"
 _LAST = "dagster/asset_partition_range_end"
 
@@ -41,5 +50,30 @@ def find_ranges(run_ids: Iterable[str], order: Sequence[str]) -> list[list[str]]
 
 
 def make_range_tags(neighbours: Sequence[str]) -> dict[str, str]:
-    """What tells Dagster that a launch is for a range of partitions."""
-    return {_FIRST: neighbours[0], _LAST: neighbours[-1]}
+    """What tells Dagster that a launch is for a range of partitions, and a person which they are."""
+    first, last = neighbours[0], neighbours[-1]
+    shown = first if first == last else f"{first} to {last} ({len(neighbours)})"
+    return {_SHOWN: shown, _FIRST: first, _LAST: last}
+
+
+def plan_launches(zone: LandingZone, run_ids: Iterable[str], order: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
+    """Ranges to launch, each with whether its manifests can be read.
+
+    One that cannot be read fails in the first table: a launch of all tables would show every one of them as failed.
+    """
+    wanted = list(run_ids)
+    broken = {run_id for run_id in wanted if not _has_readable_manifest(zone, run_id)}
+    for some, is_readable in (([name for name in wanted if name not in broken], True), (broken, False)):
+        for neighbours in find_ranges(some, order):
+            yield neighbours, is_readable
+
+
+def _has_readable_manifest(zone: LandingZone, run_id: str) -> bool:
+    """Whether a launch has more to do than to say what is wrong with the manifest."""
+    try:
+        manifest.parse(zone.manifest(run_id), f"{run_id}/{MANIFEST}")
+    except EvidenceRejected:
+        return False
+    except LakeError:  # it could not be reached now: the launch tries again
+        return True
+    return True

@@ -10,7 +10,7 @@ from assets.build.state import assess_runs
 from assets.specs import asset_key
 from assets.training_runs import TABLES
 from pipelines.jobs import CATCH_UP, data_docs, maintenance
-from pipelines.partitions import find_ranges, list_known, make_range_tags, register_runs
+from pipelines.partitions import MANIFEST_TABLE, list_known, make_range_tags, plan_launches, register_runs
 
 
 @dg.schedule(
@@ -31,11 +31,11 @@ def nightly(
     )
     register_runs(context.instance, complete)
     stale = [run_id for run_id in complete if states[run_id].needs_launch()]
-    for neighbours in find_ranges(stale, list_known(context.instance)):
+    for neighbours, is_readable in plan_launches(build_context.zone, stale, list_known(context.instance)):
         yield dg.RunRequest(
             run_key=None,
             tags=make_range_tags(neighbours),
-            asset_selection=[asset_key(table.full_name) for table in TABLES],
+            asset_selection=[asset_key(table.full_name) for table in (TABLES if is_readable else [MANIFEST_TABLE])],
         )
     yield dg.RunRequest(run_key=None, asset_selection=[asset_key(table.full_name) for table in comparisons.TABLES])
 

@@ -17,14 +17,21 @@ from dagster_webserver.webserver import DagsterWebserver
 from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.routing import Mount, Route
 
+from assets.specs import DATA_DOCS
+from pipelines.data_docs import DataDocs
+from pipelines.figures import answer_figure
 from pipelines.hosts import HOST
 from pipelines.request_guard import LOG, RequestGuard
 from pipelines.settings import settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from starlette.requests import Request
-    from starlette.responses import JSONResponse
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import BaseRoute
 
 # What Dagster's own command sets, all of them its defaults.
 _POLL_MS = 2000
@@ -39,13 +46,28 @@ class GuardedWebserver(DagsterWebserver[WorkspaceProcessContext, WorkspaceReques
     A GraphQL document is judged where it would be executed, so nothing can be read there in another way than here.
     """
 
-    def __init__(self, context: WorkspaceProcessContext, hosts: tuple[str, ...]) -> None:
+    def __init__(self, context: WorkspaceProcessContext, hosts: tuple[str, ...], docs: Path) -> None:
         self._hosts = hosts
+        self._docs = docs
+        self._instance = context.instance
         super().__init__(context, live_data_poll_rate=_POLL_MS)
 
     def build_middleware(self) -> list[Middleware]:
         """Put the guard before everything else."""
         return [Middleware(RequestGuard, hosts=self._hosts), *super().build_middleware()]
+
+    def build_routes(self) -> list[BaseRoute]:
+        """Serve Data Docs and figures beside the interface; a path that is nobody's would show the interface itself."""
+
+        def show_figure(request: Request) -> Response:
+            return answer_figure(self._instance, request)
+
+        own = [
+            Mount(DATA_DOCS, DataDocs(self._docs)),
+            Route("/figures/{tier}/{table}/{run_id}.svg", show_figure),
+            Route("/figures/{tier}/{table}.svg", show_figure),
+        ]
+        return [*own, *super().build_routes()]  # type: ignore[no-untyped-call]  # it is not annotated
 
     async def execute_graphql_request(
         self, request: Request, query: str, variables: dict[str, Any] | None, operation_name: str | None
@@ -82,7 +104,8 @@ def main(port: int, workspace: str) -> None:
         instance.optimize_for_webserver(_STATEMENT_TIMEOUT_MS, _POOL_RECYCLE_S, _POOL_OVERFLOW)
         target = WorkspaceFileTarget([workspace])
         with WorkspaceProcessContext(instance, target, version=__version__) as context:
-            app = GuardedWebserver(context, settings().ui_hosts).create_asgi_app()
+            chosen = settings()
+            app = GuardedWebserver(context, chosen.ui_hosts, chosen.docs).create_asgi_app()
             uvicorn.run(app, host=HOST, port=port, log_level="warning")
 
 

@@ -9,8 +9,8 @@ from report import ranges, waterfall
 from report.markup import element, table
 from report.page import write_sections
 from report.section import Section
-from report.sections import list_verdicts
 from report.units import NOTHING, format_size, legible
+from report.verdict_list import list_verdicts
 from report.work_tables import list_changes
 
 if TYPE_CHECKING:

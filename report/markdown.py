@@ -108,8 +108,8 @@ TELLING: dict[str, tuple[str, ...]] = {
         *("runs_count", "operations_count", "evidence", "reason"),
     ),
     pairs.TABLE.full_name: (
-        *("run_id", "baseline_run_id", "regime", "paired_by", "repeats", "baseline_repeats", "repeated_run_id"),
-        *("caveat", "reason"),
+        *("run_id", "baseline_run_id", "regime", "baseline_regime", "paired_by", "repeats", "baseline_repeats"),
+        *("repeated_run_id", "caveat", "reason"),
     ),
     prediction_checks.TABLE.full_name: (
         *("regime", "task", "scheme", "left_out", "predicted_run_id", "predicted_step_ns", "measured_step_ns"),
@@ -143,7 +143,7 @@ TELLING: dict[str, tuple[str, ...]] = {
     step_overhead.TABLE.full_name: (
         *("run_id", "baseline_run_id", "verdict", "verdict_class", "source", "slowdown_ratio", "slowdown_low_ratio"),
         *("slowdown_high_ratio", "interval_over", "runs_count", "baseline_runs_count", "more_runs_count"),
-        *("step_ns", "baseline_step_ns", "dominant_part", "evidence"),
+        *("step_ns", "baseline_step_ns", "dominant_part", "regime", "baseline_regime", "evidence"),
     ),
     step_times.TABLE.full_name: (
         *("run_id", "source", "period", "step_ns", "median_step_ns", "steps_count", "cycle_steps_count"),
@@ -156,7 +156,7 @@ TELLING: dict[str, tuple[str, ...]] = {
     throughput_overhead.TABLE.full_name: (
         *("run_id", "baseline_run_id", "verdict", "verdict_class", "slowdown_ratio", "slowdown_low_ratio"),
         *("slowdown_high_ratio", "interval_over", "runs_count", "baseline_runs_count", "period", "periods_count"),
-        *("compared_by", "caveat", "unobservable", "evidence"),
+        *("compared_by", "caveat", "unobservable", "regime", "baseline_regime", "evidence"),
     ),
     time_breakdown.TABLE.full_name: (
         *("run_id", "rank", "step_number", "is_warmup", "duration_ns"),
@@ -235,6 +235,11 @@ def markdown_image(svg: str, alt: str) -> str:
     """A picture inside Markdown, carried in its own address: nothing is fetched, and no script in it would run."""
     carried = base64.b64encode(svg.encode()).decode()
     return f"![{escape_markdown(alt)}](data:image/svg+xml;base64,{carried})"
+
+
+def read_image(text: str) -> str:
+    """The picture that such Markdown carries."""
+    return base64.b64decode(text.rpartition("base64,")[2].removesuffix(")")).decode()
 
 
 def _line(cells: list[str]) -> str:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from gold import (
     attested_runs,
+    collective_bandwidth,
     energy_overhead,
     history,
+    idle_breakdown,
     kernel_breakdown,
     launches,
     operation_costs,
@@ -15,6 +17,8 @@ from gold import (
     overhead_breakdown,
     prediction_checks,
     published,
+    queue_length,
+    roofline,
     scaling,
     sealing_coverage,
     step_overhead,
@@ -24,7 +28,19 @@ from gold import (
     trace_summary,
     what_if,
 )
-from report import claims, forecasts, histories, literature, operations, ranges, rankings, slopes, stacked, waterfall
+from report import (
+    analyses,
+    claims,
+    forecasts,
+    histories,
+    literature,
+    operations,
+    ranges,
+    rankings,
+    slopes,
+    stacked,
+    waterfall,
+)
 from report.colours import MUTED
 from report.drawing import specification, svg
 from report.figure import Figure, Row
@@ -38,14 +54,18 @@ if TYPE_CHECKING:
 
 FIGURES: dict[str, Callable[[Sequence[Row]], Figure]] = {
     attested_runs.TABLE.full_name: claims.attested_runs,
+    collective_bandwidth.TABLE.full_name: analyses.collective_bandwidth,
     energy_overhead.TABLE.full_name: ranges.energy_overhead,
     history.TABLE.full_name: histories.history,
+    idle_breakdown.TABLE.full_name: stacked.idle_breakdown,
     kernel_breakdown.TABLE.full_name: rankings.kernel_breakdown,
     launches.TABLE.full_name: operations.launches,
     operation_costs.TABLE.full_name: operations.operation_costs,
     operation_overhead.TABLE.full_name: operations.operation_overhead,
     prediction_checks.TABLE.full_name: forecasts.prediction_checks,
     published.TABLE.full_name: literature.published,
+    queue_length.TABLE.full_name: analyses.queue_length,
+    roofline.TABLE.full_name: analyses.roofline,
     scaling.TABLE.full_name: slopes.scaling,
     sealing_coverage.TABLE.full_name: stacked.sealing_coverage,
     step_overhead.TABLE.full_name: ranges.step_overhead,

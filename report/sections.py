@@ -5,27 +5,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+from gold.pairs import is_tee_overhead
 from report import forecasts, literature
 from report.heat_map import step_heat_map
 from report.markup import Markup, element, table
 from report.pictures import FIGURES
 from report.section import Section
-from report.sentences import (
-    describe_other_source,
-    describe_share,
-    dominant,
-    headline,
-    is_concluded,
-    lead,
-    tell_verdict,
-)
 from report.summary import summarise
 from report.timeline import step_timeline
 from report.units import NOTHING, format_count, format_number, format_percent, format_size, legible
+from report.verdict_list import list_verdicts, order_pairs
 from report.work_tables import list_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from report.figure import Figure
 
@@ -52,15 +45,6 @@ def facts(tables: Tables) -> dict[str, Row]:
     }
 
 
-def order_pairs(tables: Tables) -> list[tuple[Row, Row]]:
-    """The pairs with the answer that leads each: decided ones first, and of those the largest slowdown first."""
-    logged = {row["run_id"]: row for row in tables["gold.throughput_overhead"]}
-    found = [(row, lead(row, logged.get(row["run_id"]))) for row in tables["gold.step_overhead"]]
-    return sorted(
-        found, key=lambda pair: (not is_concluded(pair[1]), -(pair[1]["slowdown_ratio"] or 0), pair[0]["run_id"])
-    )
-
-
 def find_example(tables: Tables) -> tuple[str, str] | None:
     """The run and the baseline that are looked at closely: the first pair with traces of several ranks, else of one."""
     ranks = defaultdict[str, set[int]](set)
@@ -85,15 +69,17 @@ def sections(
         name: sorted(rows, key=lambda row: order.get(row["run_id"], len(order))) if name in _BY_PAIR else rows
         for name, rows in tables.items()
     }
+    secured = _choose_pairs(tables, is_tee=True)
     return [
         summarise(tables, ordered, made_on),
         Section("verdicts", "Verdicts", before=tuple(list_verdicts(tables))),
         Section(
             "slowdown",
             "How much slower",
-            figures=_figures(tables, "step_overhead", "throughput_overhead", "energy_overhead", "scaling"),
+            figures=_figures(secured, "step_overhead", "throughput_overhead", "energy_overhead", "scaling"),
         ),
-        Section("overhead", "Where it is paid", figures=_figures(tables, "overhead_breakdown")),
+        Section("overhead", "Where it is paid", figures=_figures(secured, "overhead_breakdown")),
+        _list_other_pairs(tables),
         *_look_closely(tables, example or {}),
         _cheaper(tables),
         Section("history", "Over time", figures=_figures(tables, "history")),
@@ -104,6 +90,12 @@ def sections(
             "overlap",
             "Overlap and stragglers",
             figures=_figures(tables, "trace_summary", "stragglers"),
+            kind="appendix",
+        ),
+        Section(
+            "analyses",
+            "Idle GPUs, queues, bandwidth and roofs",
+            figures=_figures(tables, "idle_breakdown", "queue_length", "collective_bandwidth", "roofline"),
             kind="appendix",
         ),
         Section(
@@ -118,6 +110,23 @@ def sections(
         _make_published(tables),
         _provenance(tables, versions),
     ]
+
+
+def _choose_pairs(tables: Tables, *, is_tee: bool) -> dict[str, Sequence[Row]]:
+    """All tables, those of pairs with the pairs that say what a TEE costs, or with the others."""
+    return {
+        name: [row for row in rows if is_tee_overhead(row) == is_tee] if name in _BY_PAIR else rows
+        for name, rows in tables.items()
+    }
+
+
+def _list_other_pairs(tables: Tables) -> Section:
+    """What manifests declare besides: before and after a change, in one regime or two."""
+    others = _choose_pairs(tables, is_tee=False)
+    drawn = _figures(others, "step_overhead", "throughput_overhead", "energy_overhead", "overhead_breakdown")
+    lead = "Baselines that manifests name, such as before and after a change. No line here is an overhead of a TEE."
+    named = tuple((f"other_{name}", figure) for name, figure in drawn)
+    return Section("other-pairs", "Differences between other runs", lead if drawn else "", figures=named)
 
 
 def _look_closely(tables: Tables, example: Mapping[str, Sequence[Row]]) -> list[Section]:
@@ -146,61 +155,6 @@ def _figures(tables: Tables, *names: str) -> tuple[tuple[str, Figure], ...]:
     """The figures of tables that have rows to draw."""
     made = [(name, FIGURES[f"gold.{name}"](tables[f"gold.{name}"])) for name in names if tables[f"gold.{name}"]]
     return tuple((name, figure) for name, figure in made if figure.rows)
-
-
-def list_verdicts(tables: Tables) -> Iterator[Markup]:
-    """A sentence for each pair, then for each run that has no baseline."""
-    caveats = {row["run_id"]: row["caveat"] for row in tables["gold.pairs"]}
-    claims = {row["run_id"]: row for row in tables["gold.attested_runs"]}
-    for row, leading in order_pairs(tables):
-        parts = [part for part in tables["gold.overhead_breakdown"] if part["run_id"] == row["run_id"]]
-        where = dominant(row, parts)
-        ranks = format_count(row["world_size"], "rank") if row["world_size"] else ""
-        other = describe_other_source(row, leading)
-        notes = (leading["caveat"], caveats.get(row["run_id"]))
-        sentences = [
-            element("p", _capitalise(tell_verdict(leading)), class_="verdict"),
-            *([element("p", f"{_capitalise(describe_share(row))}.")] if row["overhead_ns"] is not None else []),
-            *(element("p", f"{_capitalise(text)}.") for text in (other, where) if text),
-            *(element("p", note, class_="note") for note in notes if note),
-            *([element("p", _claim(claims[row["run_id"]]), class_="note")] if row["run_id"] in claims else []),
-        ]
-        yield element(
-            "article",
-            element(
-                "div",
-                element("p", headline(leading), class_="ratio" if is_concluded(leading) else "undecided"),
-                _evidence(leading["evidence"]),
-                class_="side",
-            ),
-            element(
-                "div",
-                element("h3", ", ".join(filter(None, (row["model"] or "unknown model", ranks, row["regime"])))),
-                *sentences,
-                element("p", f"{row['run_id']} against {row['baseline_run_id']}", class_="note"),
-            ),
-            class_="pair",
-            data_run=legible(row["run_id"]),
-        )
-    for row in tables["gold.pairs"]:
-        if row["repeated_run_id"]:
-            member = f"{row['run_id']} repeats {row['repeated_run_id']} and counts as a run of its pair."
-            yield element("p", member, class_="note", data_run=legible(row["run_id"]))
-        elif row["reason"]:
-            alone = f"{row['run_id']} has no baseline to be compared with: {row['reason']}"
-            yield element("p", alone, class_="note", data_run=legible(row["run_id"]))
-    if not tables["gold.pairs"]:
-        yield element("p", "No run here claims a TEE, so there is nothing to compare.", class_="lead")
-
-
-def _capitalise(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _claim(row: Row) -> str:
-    """What was switched on while it was recorded: a regime in software is no confidential computing."""
-    mode = row["found_cc_mode"] or row["cc_mode"]
-    return f"{row['verdict']}; confidential computing of the GPU: {mode or 'not known'}"
 
 
 def _cheaper(tables: Tables) -> Section:
@@ -324,7 +278,7 @@ def _make_published(tables: Tables) -> Section:
     rows = tables["gold.published"]
     if not rows:
         return Section("published", "What others have published")
-    figure = literature.published(rows, tables["gold.step_overhead"])
+    figure = literature.published(rows, _choose_pairs(tables, is_tee=True)["gold.step_overhead"])
     lead = (
         "Ours are diamonds, and stand first. Theirs are of other hardware and other work; each line names its regime."
     )
@@ -375,7 +329,3 @@ def _provenance(tables: Tables, versions: Mapping[str, str]) -> Section:
 def _list_omitted(count: int) -> list[Markup]:
     left = count - _MOST_LINES
     return [element("p", f"and {format_number(left)} more lines", class_="note")] if left > 0 else []
-
-
-def _evidence(evidence: str) -> Markup:
-    return element("span", evidence, class_=f"evidence {evidence}")

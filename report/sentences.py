@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gold.pairs import is_tee_overhead
 from report.colours import WORDS
 from report.units import finite, format_change, format_percent, format_ratio
 from silver.steps import EVIDENCE
@@ -21,6 +22,17 @@ _UNDECIDED = {"not_shown": "not shown", "inconclusive": "inconclusive"}
 def is_concluded(answer: Row) -> bool:
     """Whether the numbers of an answer allow a conclusion."""
     return answer["verdict_class"] in _CONCLUDED
+
+
+def name_pair(row: Row) -> str:
+    """Who is compared with whom; of a pair that says nothing of a TEE, that it does not."""
+    names = f"{row['run_id']} against {row['baseline_run_id']}"
+    return names if is_tee_overhead(row) else f"{names}, a difference between two runs and no overhead of a TEE"
+
+
+def name_regimes(row: Row) -> str:
+    """The regime; of a pair that says nothing of a TEE, both."""
+    return str(row["regime"]) if is_tee_overhead(row) else f"{row['regime']} against {row['baseline_regime']}"
 
 
 def headline(answer: Row, name: str = "slowdown_ratio") -> str:

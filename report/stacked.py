@@ -36,6 +36,12 @@ _TRACE = [
     ("exposed copies", GREEN),
     ("idle", PALE),
 ]
+_IDLE = [
+    ("busy", BLUE),
+    ("idle: the host had launched nothing", ORANGE),
+    ("idle between launched kernels", SKY),
+    ("idle: other", PALE),
+]
 _SEALED = [
     ("sealed, recorded", BLUE),
     ("sealed, claimed by the regime", SKY),
@@ -79,6 +85,13 @@ def trace_summary(rows: Sequence[Row]) -> Figure:
     return _figure(titles, [_trace(row) for row in rows], _TRACE, shared_scale("start", "ms of the trace"), "rank")
 
 
+def idle_breakdown(rows: Sequence[Row]) -> Figure:
+    """Bars of the time from a GPU's first to its last work, over all streams, as HolisticTraceAnalysis splits it."""
+    titles = ("Why the GPU is idle", "from its first to its last work; definitions of HolisticTraceAnalysis")
+    bars = [_idle(row) for row in rows if row["stream"] == "all"]
+    return _figure(titles, bars, _IDLE, shared_scale("start", "ms of the trace"), "GPU")
+
+
 def sealing_coverage(rows: Sequence[Row]) -> Figure:
     """Bars of the promised bytes: what a record shows as sealed, what only the regime claims, and what is neither."""
     titles = ("How much of what must be sealed was sealed", "share of the bytes that the regime promises to seal")
@@ -114,6 +127,19 @@ def _trace(row: Row) -> Bar:
         if amount > 0
     )
     return Bar(row["run_id"], label, pieces, format_duration(row["total_ns"]), evidence)
+
+
+def _idle(row: Row) -> Bar:
+    label = f"rank {row['rank']}, GPU {row['device_id']}"
+    amounts = [row[name] for name in ("busy_ns", "host_wait_ns", "kernel_wait_ns", "other_ns")]
+    if None in amounts:
+        return Bar(row["run_id"], label, (), NOTHING, row["evidence"], row["reason"] or "not observed")
+    pieces = tuple(
+        (name, ms(amount), format_duration(amount))
+        for (name, _), amount in zip(_IDLE, amounts, strict=True)
+        if amount > 0
+    )
+    return Bar(row["run_id"], label, pieces, format_duration(row["total_ns"]), row["evidence"])
 
 
 def _coverage(row: Row) -> Bar:

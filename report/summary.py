@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from gold.pairs import is_tee_overhead
 from report.forecasts import RATE
 from report.markup import element
 from report.section import Section
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
     Tables = Mapping[str, Sequence[Row]]
+    Pairs = Sequence[tuple[Row, Row]]
 
 _WORDS = {
     "slower": "slower",
@@ -27,14 +29,16 @@ _WORDS = {
 _MOST_NAMED = 4
 
 
-def summarise(tables: Tables, ordered: Sequence[tuple[Row, Row]], made_on: str) -> Section:
+def summarise(tables: Tables, ordered: Pairs, made_on: str) -> Section:
     """Five lines; `ordered` are rows of gold.step_overhead with the row that leads each, the largest decided first."""
+    secured = [pair for pair in ordered if is_tee_overhead(pair[0])]
+    others = [pair for pair in ordered if not is_tee_overhead(pair[0])]
     lines = [
         ("Date", _tell_date(tables, made_on)),
-        ("Compared", _tell_compared(tables, ordered)),
-        ("Verdict", _tell_verdict(ordered)),
-        ("Where", _tell_where(tables, ordered)),
-        ("Next", _tell_next(tables, ordered)),
+        ("Compared", _tell_compared(tables, secured, others)),
+        ("Verdict", _tell_verdict(secured or others)),
+        ("Where", _tell_where(tables, secured or others)),
+        ("Next", _tell_next(tables, secured or others)),
     ]
     cells = [part for name, text in lines for part in (element("dt", name), element("dd", legible(text)))]
     return Section("summary", "In five lines", before=(element("dl", *cells, class_="summary"),), kind="first")
@@ -48,9 +52,21 @@ def _tell_date(tables: Tables, made_on: str) -> str:
     return f"{f'made {made_on}; ' if made_on else ''}{format_count(len(tables['silver.runs']), 'run')} {recorded}"
 
 
-def _tell_compared(tables: Tables, ordered: Sequence[tuple[Row, Row]]) -> str:
-    if not ordered:
-        return "nothing: no run here has a baseline"
+def _count_verdicts(pairs: Pairs) -> str:
+    counts = Counter(_WORDS[leading["verdict_class"]] for _, leading in pairs)
+    return ", ".join(f"{counts[word]} {word}" for word in dict.fromkeys(_WORDS.values()) if counts[word])
+
+
+def _tell_compared(tables: Tables, secured: Pairs, others: Pairs) -> str:
+    """Runs under a TEE first; pairs of other runs are counted apart, because they say nothing of one."""
+    told = [_tell_secured(tables, secured)] if secured else []
+    if others:
+        apart = f"{format_count(len(others), 'pair')} of other runs, no overhead of a TEE"
+        told.append(f"{apart}: {_count_verdicts(others)}" if secured else apart)
+    return "; ".join(told) or "nothing: no run here has a baseline"
+
+
+def _tell_secured(tables: Tables, ordered: Pairs) -> str:
     models, regimes = ({row[name] or "unknown" for row, _ in ordered} for name in ("model", "regime"))
     named = sorted(models)
     more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
@@ -62,17 +78,16 @@ def _tell_compared(tables: Tables, ordered: Sequence[tuple[Row, Row]]) -> str:
     )
 
 
-def _tell_verdict(ordered: Sequence[tuple[Row, Row]]) -> str:
+def _tell_verdict(ordered: Pairs) -> str:
     if not ordered:
         return "none"
-    counts = Counter(_WORDS[leading["verdict_class"]] for _, leading in ordered)
-    told = ", ".join(f"{counts[word]} {word}" for word in dict.fromkeys(_WORDS.values()) if counts[word])
     slower = [leading["slowdown_ratio"] for _, leading in ordered if leading["verdict_class"] == "slower"]
     ends = sorted({format_ratio(one) for one in (min(slower), max(slower))}) if slower else []
-    return f"of {format_count(len(ordered), 'pair')}, {told}" + (f"; slowdown {' to '.join(ends)}" if ends else "")
+    told = f"of {format_count(len(ordered), 'pair')}, {_count_verdicts(ordered)}"
+    return told + (f"; slowdown {' to '.join(ends)}" if ends else "")
 
 
-def _tell_where(tables: Tables, ordered: Sequence[tuple[Row, Row]]) -> str:
+def _tell_where(tables: Tables, ordered: Pairs) -> str:
     decided = [row for row, leading in ordered if is_concluded(leading) and (row["overhead_ns"] or 0) > 0]
     if not decided:
         return "no overhead is shown, so nothing says where it is paid"
@@ -82,7 +97,7 @@ def _tell_where(tables: Tables, ordered: Sequence[tuple[Row, Row]]) -> str:
     return f"largest in {row['run_id']}, {describe_share(row)}" + (f"; {where}" if where else "")
 
 
-def _tell_next(tables: Tables, ordered: Sequence[tuple[Row, Row]]) -> str:
+def _tell_next(tables: Tables, ordered: Pairs) -> str:
     """The remedy that saves most beyond the model's error, else the runs that would decide the largest open pair."""
     known = {row["run_id"] for row in tables["silver.runs"]}
     worth = [

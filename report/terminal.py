@@ -7,10 +7,14 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from gold import (
+    collective_bandwidth,
     energy_overhead,
+    idle_breakdown,
     kernel_breakdown,
     operation_overhead,
     overhead_breakdown,
+    queue_length,
+    roofline,
     scaling,
     sealing_coverage,
     step_overhead,
@@ -142,8 +146,12 @@ def _clip(text: str, most: int) -> str:
 
 _PLOTS: dict[str, Callable[[Sequence[Row], int, int], Iterator[str]]] = {
     energy_overhead.TABLE.full_name: _intervals,
+    collective_bandwidth.TABLE.full_name: _bars,
+    idle_breakdown.TABLE.full_name: _draw_stacked,
     kernel_breakdown.TABLE.full_name: _bars,
     operation_overhead.TABLE.full_name: _intervals,
+    queue_length.TABLE.full_name: _bars,
+    roofline.TABLE.full_name: _bars,
     scaling.TABLE.full_name: _bars,
     sealing_coverage.TABLE.full_name: _draw_stacked,
     step_overhead.TABLE.full_name: _intervals,

@@ -30,7 +30,7 @@ def overhead_breakdown(rows: Sequence[Row]) -> Figure:
     shown = tuple(mark for parts in kept for mark in _pair([row for row in parts if row["part"] in occurring]))
     return Figure(
         "Where the extra time is paid",
-        "mean step of all ranks, in ms, from the baseline without a TEE to the run; pieces sum to the difference, "
+        "mean step of all ranks, in ms, from the baseline to the run; pieces sum to the difference, "
         "and what hops between ranks take is the sum of the first ones",
         shown,
         _spec(shown, len(kept)),

@@ -205,8 +205,8 @@ def stale_families(lake: Snapshots, *, full: bool = False) -> list[StaleFamily]:
     families: dict[tuple[str, str], list[str]] = {}
     for run_id, pair_of_run in pairs.pair_runs(index).items():
         family = index[run_id]["family"]
-        if pair_of_run.baseline_run_id is not None and pair_of_run.regime is not None and family is not None:
-            families.setdefault((family, pair_of_run.regime), []).append(run_id)
+        if pair_of_run.is_tee_overhead and family is not None:
+            families.setdefault((family, str(pair_of_run.regime)), []).append(run_id)
     snapshot = look.snapshot(scaling.TABLE)
     stale = []
     for (family, regime), members in sorted(families.items()):

@@ -12,9 +12,9 @@ from assets.build.catalogue import TABLES, select
 from assets.build.comparisons import index_measured_runs
 from assets.build.freshness import Look, explain_stale, fingerprint
 from gold import cost_model, exposure, prediction_checks, step_times, time_breakdown, what_if
-from gold.forecast_runs import OFF, ForecastRun, choose_off_runs, choose_pairs, make_pair, read_run
+from gold.forecast_runs import ForecastRun, choose_off_runs, choose_pairs, make_pair, read_run
 from gold.graph_replay import time_graph
-from gold.pairs import pair_runs, read_fields
+from gold.pairs import OFF, pair_runs, read_fields
 from gold.regime_model import RegimeModel
 from lake.errors import naming
 from lake.tables import Scope
@@ -67,7 +67,7 @@ def stale_regimes(
     look = lake if isinstance(lake, Look) else Look(lake)
     index = index_measured_runs(look)
     paired, stale = pair_runs(index), []
-    regimes = sorted({str(pair.regime) for pair in paired.values() if pair.baseline_run_id is not None})
+    regimes = sorted({str(pair.regime) for pair in paired.values() if pair.is_tee_overhead})
     for regime in regimes:
         chosen = choose_pairs(paired, index, regime)
         off_runs = choose_off_runs(chosen, index)
@@ -114,7 +114,7 @@ def read_regime(lake: Lake, regime: str, also: Collection[str] = ()) -> RegimeMo
     index = index_measured_runs(lake)
     paired = pair_runs(index)
     chosen = choose_pairs(paired, index, regime)
-    asked = [paired[name] for name in also if name in paired and paired[name].baseline_run_id is not None]
+    asked = [paired[name] for name in also if name in paired and paired[name].is_tee_overhead]
     chosen += [pair for pair in asked if pair.regime == regime and pair not in chosen]
     off_runs = {*choose_off_runs(chosen, index), *(name for name in also if index[name]["regime"] == OFF)}
     return read_model(lake, regime, chosen, sorted(off_runs))

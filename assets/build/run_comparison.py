@@ -14,7 +14,8 @@ from bronze import trace_events
 from gold import comparison, exposure, operation_costs, pairs, step_work, work_changes
 from gold.inference import RunValue, compare_runs
 from gold.margin import MARGIN
-from gold.run_differences import explain_incomparable, list_differences, make_pair
+from gold.pairs import explain_incomparable
+from gold.run_differences import list_differences, make_pair
 from lake.errors import EvidenceRejected
 from silver import device_samples, runs, spans, steps
 

@@ -144,16 +144,18 @@ RELATIONS = (
     *(
         Relation(
             name="runs_of_the_pair_exist",
-            sentence="the run is in silver.runs, and so is its baseline, with regime cc_off",
+            sentence="the run is in silver.runs, and so is its baseline, each with its regime",
             table=each,
             reads=(table("silver.runs"),),
             partners=("baseline_run_id",),
             query="""
-                SELECT run_id, baseline_run_id FROM checked
-                WHERE run_id NOT IN (SELECT run_id FROM silver.runs)
-                OR (baseline_run_id IS NOT NULL
-                    AND baseline_run_id NOT IN (SELECT run_id FROM silver.runs WHERE regime = 'cc_off'))
-                ORDER BY run_id""",
+                SELECT c.run_id, c.baseline_run_id FROM checked c
+                LEFT JOIN silver.runs ours ON ours.run_id = c.run_id
+                LEFT JOIN silver.runs theirs ON theirs.run_id = c.baseline_run_id
+                WHERE ours.run_id IS NULL OR ours.regime IS DISTINCT FROM c.regime
+                OR (c.baseline_run_id IS NOT NULL AND theirs.run_id IS NULL)
+                OR theirs.regime IS DISTINCT FROM c.baseline_regime
+                ORDER BY c.run_id""",
         )
         for each in select("gold", Scope.PAIR)
     ),
@@ -192,7 +194,7 @@ RELATIONS = (
     ),
     Relation(
         name="overheads_are_those_of_the_pairs",
-        sentence="the overhead of every point is that of its pair in gold.step_overhead",
+        sentence="the overhead of every point is that of its pair in gold.step_overhead, of a TEE with a plain run",
         table=table("gold.scaling"),
         reads=(table("gold.step_overhead"),),
         partners=("tee_run_id",),
@@ -200,6 +202,7 @@ RELATIONS = (
             SELECT c.family_id, c.tee_run_id, c.axis, c.overhead_ns, s.overhead_ns
             FROM checked c LEFT JOIN gold.step_overhead s
             ON s.run_id = c.tee_run_id AND s.baseline_run_id = c.baseline_run_id
+            AND s.regime <> 'cc_off' AND s.baseline_regime = 'cc_off'
             WHERE c.overhead_ns IS DISTINCT FROM s.overhead_ns
             ORDER BY c.family_id, c.tee_run_id, c.axis""",
     ),

@@ -107,7 +107,7 @@ class Lake:
             return keep_rows(answer.rows().read_all(), tuple(answer.sealed))
 
     def verdicts(self, runs: str | Sequence[str] = ()) -> Rows:
-        """What securing each run cost, one row per pair, by the source with the best evidence."""
+        """How much slower each run is than its baseline, one row per pair, by the source with the best evidence."""
         from gold import step_overhead
         from pipelines.cli import verdicts
 
@@ -132,7 +132,7 @@ class Lake:
         first, second = (",".join(_list_names(side)) for side in (baseline, candidate))
         answer = comparing.describe_comparison(compare_runs_of(self._lake, first, second, self._chosen.margin))
         frames = {name: _make_rows(answer[name]) for name in ("differences", "kernels", "operations", "collectives")}
-        said = next(verdicts.format_answer(answer["step"], answer["log"], [])).strip()
+        said = next(verdicts.format_answer(answer["step"], answer["log"], [], ("A", "B"))).strip()
         return Comparison(
             baseline=answer["baseline"],
             candidate=answer["candidate"],

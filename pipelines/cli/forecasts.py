@@ -12,8 +12,7 @@ from assets.build.forecasts import read_regime, read_runs, stale_regimes
 from assets.build.freshness import Look
 from gold import what_if
 from gold.changes import SETTINGS, predict_change
-from gold.forecast_runs import OFF
-from gold.pairs import pair_runs
+from gold.pairs import OFF, pair_runs
 from lake.errors import EvidenceRejected, nearest
 from pipelines.cli.show import format_grid
 from report.forecasts import format_interval
@@ -80,8 +79,8 @@ def answer(lake: Lake, run_id: str, change: Mapping[str, str]) -> list[Row]:
     paired = pair_runs(index)
     if not change and (stored := _read_stored(lake, look, run_id)):
         return _rank(_drop_rates(stored))
-    known = sorted({str(pair.regime) for pair in paired.values() if pair.baseline_run_id is not None})
-    first = paired[run_id].repeated_run_id if run_id in paired else None
+    known = sorted({str(pair.regime) for pair in paired.values() if pair.is_tee_overhead})
+    first = paired[run_id].repeated_run_id if run_id in paired and own != OFF else None
     asked = first or run_id
     if own == OFF and "cuda_graphs" in change and "regime" not in change:
         changes = [dict(change)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gold import strategy_plan
-from gold.forecast_runs import OFF
+from gold.pairs import OFF
 from gold.strategy_checks import check_steps
 from gold.strategy_crossovers import find_crossovers
 from pipelines.cli.plan_figures import write_figures

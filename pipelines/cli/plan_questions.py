@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gold.forecast_runs import OFF
 from gold.hardware import HARDWARE, Hardware, read_hardware
+from gold.pairs import OFF
 from gold.strategy_counts import EXCHANGES
 from gold.strategy_links import Cluster
 from gold.strategy_question import Question

@@ -11,9 +11,9 @@ import polars as pl
 from assets.build.comparisons import index_measured_runs, require_measured
 from assets.build.forecasts import read_regime, read_runs
 from gold import time_breakdown
-from gold.forecast_runs import OFF
 from gold.hardware import find_gpu
 from gold.outcomes import Refusal
+from gold.pairs import OFF
 from gold.strategy_question import MeasuredSealing
 from gold.strategy_time import Workload, count_operations
 from pipelines.cli.plan_questions import read_hardware_file

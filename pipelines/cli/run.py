@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -30,7 +30,7 @@ from pipelines.cli.stopping import is_stopped
 from pipelines.definitions import build_context, build_definitions
 from pipelines.instance import open_instance, report_unreachable_records
 from pipelines.jobs import COMPARE, INGEST, limit_job
-from pipelines.partitions import find_ranges, list_known, make_range_tags, register_runs
+from pipelines.partitions import MANIFEST_TABLE, find_ranges, list_known, make_range_tags, plan_launches, register_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -170,23 +170,31 @@ def _launch(chosen: Settings, watcher: ProgressListener, work: _LaunchPlan, tell
     pairs = {one.full_name for one in PAIR_TABLES}.intersection(work.names)
     with report_unreachable_records(chosen.home), open_instance(chosen.home) as records:
         register_runs(records, [*work.stale, *work.unpaired])
-        for run_ids, names in ((work.stale, work.names), (work.unpaired, pairs)):
-            job = limit_job(ingest, names, check=work.check) if run_ids else None
-            for neighbours in find_ranges(run_ids, list_known(records)):
-                if job is None:
-                    break
-                before = dict(watcher.faults)
-                with claim_writer(records, training_runs, tell) as (run_id, tags):
-                    result = job.execute_in_process(
-                        run_id=run_id,
-                        instance=records,
-                        tags={**tags, **make_range_tags(neighbours)},
-                        run_config={**_SILENT, "ops": {"training_runs": {"config": work.config}}},
-                        raise_on_error=False,
-                    )
-                _raise_if_stopped(result)
-                if not result.success and watcher.faults == before:
-                    raise _describe_failed_launch(result)  # no run's own fault: the watcher would have been told of it
+        zone = build_context(chosen).zone
+        planned = [
+            *(
+                (some, work.names if is_readable else [MANIFEST_TABLE.full_name])
+                for some, is_readable in plan_launches(zone, work.stale, list_known(records))
+            ),
+            *((some, pairs) for some in find_ranges(work.unpaired, list_known(records))),
+        ]
+        limited = cache(partial(limit_job, ingest, check=work.check))
+        for neighbours, names in planned:
+            job = limited(frozenset(names))
+            if job is None:
+                continue
+            before = dict(watcher.faults)
+            with claim_writer(records, training_runs, tell) as (run_id, tags):
+                result = job.execute_in_process(
+                    run_id=run_id,
+                    instance=records,
+                    tags={**tags, **make_range_tags(neighbours)},
+                    run_config={**_SILENT, "ops": {"training_runs": {"config": work.config}}},
+                    raise_on_error=False,
+                )
+            _raise_if_stopped(result)
+            if not result.success and watcher.faults == before:
+                raise _describe_failed_launch(result)  # no run's own fault: the watcher would have been told of it
         job = limit_job(compare, work.names, check=work.check) if work.is_compared else None
         if job is not None:
             with claim_writer(records, comparisons, tell) as (run_id, tags):

@@ -170,20 +170,7 @@ def _rules(lake: Lake) -> list[str]:
             for run, standing, finding in unattested.collect().iter_rows()
         ),
         *(f"{run}: no pair: {reason}" for run, reason in alone.collect().iter_rows()),
-        *_list_other_baselines(lake),
         *_strangers(lake),
-    ]
-
-
-def _list_other_baselines(lake: Lake) -> list[str]:
-    """Runs that name a baseline of their own regime: the lake pairs a TEE with a run without one, and nothing else."""
-    named = lake.scan(conformed.TABLE).select("run_id", "regime", "baseline").collect().to_dicts()
-    regimes = {row["run_id"]: row["regime"] for row in named}
-    return [
-        f"{row['run_id']}: the lake keeps no pair with its baseline {row['baseline']}, which is of the same regime: "
-        f"`teetotal compare {row['baseline']} {row['run_id']}` compares them"
-        for row in sorted(named, key=lambda row: row["run_id"])
-        if row["baseline"] in regimes and row["regime"] is not None and row["regime"] == regimes[row["baseline"]]
     ]
 
 

@@ -1,4 +1,4 @@
-"""What securing a run cost, told in the terminal: a verdict per pair, and the waterfall of where it was paid."""
+"""What securing or changing a run cost, in the terminal: a verdict per pair, and the waterfall of where it was paid."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from gold import overhead_breakdown, pairs, step_overhead, throughput_overhead
 from gold.overhead_breakdown import GROUPS
+from gold.pairs import is_tee_overhead
 from report.colours import GROUP_WORDS, WORDS
-from report.sentences import describe_other_source, dominant, lead, ms, tell_verdict
+from report.sentences import describe_other_source, dominant, lead, ms, name_pair, name_regimes, tell_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _BAR = 24
 _SENTENCES = 12
 _KEPT = (
-    *("run_id", "baseline_run_id", "regime", "verdict_class"),
+    *("run_id", "baseline_run_id", "regime", "baseline_regime", "verdict_class"),
     *("slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio", "interval_over"),
     *("runs_count", "baseline_runs_count", "verdict", "caveat", "evidence"),
 )
@@ -31,8 +32,10 @@ def format_verdicts(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
     """Per pair: the verdict by the best evidence, where most is paid, and every part that changed, in ms per step."""
     for answer, log, parts in read_answers(lake, run_ids):
         yield ""
-        yield f"{answer['run_id']} ({answer['regime']}) against {answer['baseline_run_id']}"
-        yield from format_answer(answer, log, parts)
+        is_tee = is_tee_overhead(answer)
+        named = f"{answer['run_id']} ({answer['regime']}) against {answer['baseline_run_id']}"
+        yield named if is_tee else f"{name_pair(answer)} ({name_regimes(answer)})"
+        yield from format_answer(answer, log, parts, ("baseline", "TEE" if is_tee else "run"))
 
 
 def read_answers(lake: Lake, run_ids: Sequence[str] | None) -> Iterator[tuple[Row, Row | None, list[Row]]]:
@@ -65,7 +68,7 @@ def summarise_run(lake: Lake, run_ids: Sequence[str]) -> Iterator[str]:
     mine = [row for row in found if not {row["run_id"], row["baseline_run_id"]}.isdisjoint(run_ids)]
     paired = [row["run_id"] for row in mine if row["baseline_run_id"] is not None]
     sentences = [
-        f"{answer['run_id']} against {answer['baseline_run_id']}: {tell_verdict(lead(answer, log))}"
+        f"{name_pair(answer)}: {tell_verdict(lead(answer, log))}"
         for answer, log, _ in (read_answers(lake, paired) if paired else ())
     ]
     sentences += [f"{row['run_id']}: no pair: {row['reason']}" for row in mine if row["baseline_run_id"] is None]
@@ -79,7 +82,7 @@ def format_answer(
     answer: Row,
     log: Row | None,
     parts: list[Row],
-    names: tuple[str, str] = ("baseline", "TEE"),
+    names: tuple[str, str],
 ) -> Iterator[str]:
     """The verdict by the best evidence, then where it is paid, with a column for each side."""
     leading = lead(answer, log)

@@ -42,6 +42,12 @@ def test_one_rank_that_has_nothing_to_seal_is_not_called_different(recorded_lake
     assert runs == [3, 3]
 
 
+def test_a_declared_pair_of_one_run_concludes_nothing_and_is_no_overhead_of_a_tee(recorded_lake: Lake) -> None:
+    row = recorded_lake.scan(step_overhead.TABLE, ["resnet50-native-w2"]).collect().row(0, named=True)
+    assert (row["regime"], row["baseline_regime"]) == ("cc_off", "cc_off")
+    assert (row["verdict_class"], row["runs_count"], row["baseline_runs_count"]) == ("inconclusive", 1, 3)
+
+
 def test_a_run_against_its_own_repeats_is_not_called_different(recorded_lake: Lake) -> None:
     rows = recorded_lake.scan(step_times.TABLE).filter(
         pl.col("run_id").str.starts_with("resnet50-null-plain-w2"), pl.col("source") == "log"

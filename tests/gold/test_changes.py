@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gold.changes import name_change, predict_change
-from gold.forecast_runs import OFF
+from gold.pairs import OFF
 from gold.regime_model import RegimeModel
 from tests.support.forecast_pairs import (
     MODELS,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gold.changes import predict_change
-from gold.forecast_runs import OFF
 from gold.graph_replay import KEPT_PARTS, find_graph_spread, read_steps, time_graph
+from gold.pairs import OFF
 from gold.regime_model import RegimeModel
 from gold.time_breakdown import PARTS
 from gold.what_if import describe

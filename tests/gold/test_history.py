@@ -107,7 +107,8 @@ def test_one_history_goes_by_one_source_and_by_measured_steps() -> None:
 
 
 def test_firmware_and_overhead_are_shown_where_they_are_known() -> None:
-    overhead = {"baseline_run_id": "off", "overhead_ns": 7, "slowdown_ratio": 1.07}
+    sides = {"baseline_run_id": "off", "regime": "hopper_ppcie", "baseline_regime": "cc_off"}
+    overhead = {**sides, "overhead_ns": 7, "slowdown_ratio": 1.07}
     known = record("tee", "2026-11-16", step(107))
     (row,) = make_rows(RecordedRun(known.run, known.steps, overhead, "96.00.5E"))
     assert (row["vbios_version"], row["baseline_run_id"], row["overhead_ns"]) == ("96.00.5E", "off", 7)

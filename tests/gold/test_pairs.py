@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from gold.pairs import TABLE, Index, find_noise_groups, group_repeats, measure, pair_runs
+import pytest
+
+from gold.forecast_runs import choose_pairs
+from gold.pairs import TABLE, Index, find_noise_groups, group_repeats, is_tee_overhead, measure, pair_runs
 
 
 def run(
@@ -24,11 +27,11 @@ def test_a_named_twin_that_differs_is_taken_and_the_difference_told() -> None:
     assert pair_runs(index)["tee"].caveat == "the baseline differs in batch_size"
 
 
-def test_a_named_twin_that_is_missing_or_in_a_tee_is_refused() -> None:
-    index = {"x": run("hopper_ppcie", baseline="gone"), "y": run("hopper_ppcie", baseline="x")}
-    assert [pair.reason for pair in pair_runs(index).values()] == [
+def test_a_named_twin_that_is_missing_or_claims_no_regime_is_refused() -> None:
+    index = {"x": run("hopper_ppcie", baseline="gone"), "y": run("hopper_ppcie", baseline="z"), "z": run(None)}
+    assert [pair_runs(index)[name].reason for name in ("x", "y")] == [
         "its manifest names gone, which is not in the lake",
-        "its manifest names x, whose regime is hopper_ppcie",
+        "its manifest names z, which claims no regime, so nothing says whether that was inside a TEE",
     ]
 
 
@@ -66,7 +69,7 @@ def test_runs_that_say_too_little_are_listed_with_the_reason() -> None:
     )
 
 
-def test_a_run_without_a_tee_is_no_pair() -> None:
+def test_a_run_without_a_tee_that_names_no_baseline_is_no_pair() -> None:
     assert pair_runs({"a": run(), "b": run()}) == {}
 
 
@@ -148,3 +151,84 @@ def test_noise_is_borrowed_from_repeats_on_the_same_machine_and_software_only() 
 def test_a_workload_that_names_no_hardware_borrows_no_noise() -> None:
     index = {"tee": run(TEE), "off": run(), "x": run(workload="model=x"), "x-2": run(workload="model=x", repeat_of="x")}
     assert find_noise_groups(pair_runs(index), index) == {}
+
+
+@pytest.mark.parametrize(
+    ("regime", "of_baseline"), [("cc_off", "cc_off"), (TEE, TEE), (TEE, "tee_io_tdisp"), ("cc_off", TEE)]
+)
+def test_a_declared_baseline_of_any_regime_makes_a_pair_that_is_no_overhead_of_a_tee(
+    regime: str, of_baseline: str
+) -> None:
+    index = {"new": run(regime, baseline="old"), "old": run(of_baseline, "model=m|batch_size=8|torch_version=2")}
+    pair = pair_runs(index)["new"]
+    assert (pair.baseline_run_id, pair.regime, pair.baseline_regime) == ("old", regime, of_baseline)
+    assert not pair.is_tee_overhead
+    assert pair.caveat == "the baseline differs in torch_version"
+    (row,) = measure(pair).to_pylist()
+    assert (row["baseline_regime"], row["paired_by"], is_tee_overhead(row)) == (of_baseline, "manifest", False)
+
+
+def test_a_tee_and_a_plain_run_are_an_overhead_of_it_whoever_paired_them() -> None:
+    for index in ({"tee": run(TEE, baseline="off"), "off": run()}, {"tee": run(TEE), "off": run()}):
+        pair = pair_runs(index)["tee"]
+        assert pair.is_tee_overhead
+        assert is_tee_overhead(measure(pair).to_pylist()[0])
+    assert not is_tee_overhead({"regime": None, "baseline_regime": "cc_off"}), "nothing says that it was inside a TEE"
+
+
+def test_repeats_of_both_sides_count_in_a_pair_of_one_regime() -> None:
+    old, new = (f"model=m|batch_size=8|torch_version={version}" for version in (2, 3))
+    index = {
+        "new": run(workload=new, baseline="old"),
+        "new-2": run(workload=new, repeat_of="new"),
+        "old": run(workload=old),
+        "old-2": run(workload=old, repeat_of="old"),
+    }
+    found = pair_runs(index)
+    assert (found["new"].candidates, found["new"].baselines) == (("new", "new-2"), ("old", "old-2"))
+    assert found["new-2"].repeated_run_id == "new"
+    assert found.keys() == {"new", "new-2"}, "the baseline and its repeats have no row of their own"
+
+
+def test_a_repeat_that_names_a_baseline_says_where_to_declare_it() -> None:
+    found = pair_runs({"a": run(), "a-2": run(repeat_of="a", baseline="b"), "b": run()})
+    assert found.keys() == {"a-2"}
+    assert found["a-2"].reason == (
+        "it repeats a, which names no baseline: a pair is declared by the run that is repeated"
+    )
+    assert found["a-2"].repeated_run_id is None, "status tells it"
+
+
+def test_a_declared_pair_that_says_nothing_is_refused_with_the_reason() -> None:
+    bigger = "model=m|batch_size=16"
+    index = {"a": run(baseline="a"), "b": run(baseline="c"), "c": run(workload=bigger), "d": run(TEE, baseline="c")}
+    found = pair_runs(index)
+    assert found["a"].reason == "a is on both sides: a run is not compared with itself"
+    assert found["b"].reason == "a step of b and one of c do not do the same work: batch_size 8 against 16"
+    assert (found["b"].baseline_run_id, found["b"].baselines) == (None, ())
+    assert found["d"].caveat == "the baseline differs in batch_size", "a TEE is paired as before"
+
+
+def test_two_runs_of_one_regime_differ_in_options_of_the_ring_too() -> None:
+    index = {"new": run(baseline="old"), "old": run()}
+    index["new"]["family"] = "model=m|batch_size=8|ring_chains=4"
+    assert pair_runs(index)["new"].caveat == "the baseline differs in ring_chains"
+
+
+def test_a_declared_pair_of_unnamed_models_says_that_nothing_holds_them_together() -> None:
+    index = {"new": run(workload=None, baseline="old"), "old": run()}
+    assert pair_runs(index)["new"].caveat == "no model named by new: nothing says that both did the same work"
+
+
+def test_a_cost_model_is_fitted_on_pairs_of_a_tee_with_a_plain_run_only() -> None:
+    index = {
+        "off": run(),
+        "changed": run(baseline="off"),
+        "tee": run(TEE, baseline="off"),
+        "tee-new": run(TEE, baseline="tee"),
+        "inverse": run(baseline="tee"),
+    }
+    paired = pair_runs(index)
+    assert all(paired[name].baseline_run_id is not None for name in ("changed", "tee", "tee-new", "inverse"))
+    assert [pair.run_id for pair in choose_pairs(paired, index, TEE)] == ["tee"]
+    assert choose_pairs(paired, index, "cc_off") == []

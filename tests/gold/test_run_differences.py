@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gold.run_differences import explain_incomparable, list_differences, make_pair
+from gold.pairs import explain_incomparable
+from gold.run_differences import list_differences, make_pair
 from silver.runs import TABLE
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from gold import step_overhead
+from assets.build.forecasts import FORECAST_TABLES
+from gold import history, overhead_breakdown, pairs, scaling, step_overhead
 from lake.landing_zone import LandingZone
 from lake.locations import Location
 from pipelines.cli.main import main
+from pipelines.cli.report import build_page
 from pipelines.cli.status import collect_status
+from pipelines.cli.verdicts import format_verdicts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,8 +50,9 @@ def test_two_runs_of_one_regime_are_compared_with_their_repeats(compared_lake: L
 
 
 def test_a_pair_of_the_lake_is_told_the_same_by_both_commands(compared_lake: Lake) -> None:
-    (kept,) = compared_lake.scan(step_overhead.TABLE, ["sealed"]).collect().to_dicts()
-    assert ask_json(compared_lake, "before", "sealed")["step"] == kept
+    for run_id in ("sealed", "after"):
+        (kept,) = compared_lake.scan(step_overhead.TABLE, [run_id]).collect().to_dicts()
+        assert ask_json(compared_lake, "before", run_id)["step"] == kept
 
 
 def test_the_other_way_round_is_faster_by_the_same_ratio(compared_lake: Lake) -> None:
@@ -88,12 +94,49 @@ def test_the_page_has_the_verdict_the_differences_and_the_kernels(compared_lake:
     assert "without a TEE" not in html
 
 
-def test_status_says_how_to_compare_a_run_with_a_baseline_of_its_own_regime(compared_lake: Lake) -> None:
+def test_a_declared_baseline_of_one_regime_makes_a_pair_with_a_verdict_and_parts(compared_lake: Lake) -> None:
+    (pair,) = compared_lake.scan(pairs.TABLE, ["after"]).collect().to_dicts()
+    assert (pair["baseline_run_id"], pair["regime"], pair["baseline_regime"]) == ("before", "cc_off", "cc_off")
+    assert pair["caveat"] == "the baseline differs in torch_version"
+    (step,) = compared_lake.scan(step_overhead.TABLE, ["after"]).collect().to_dicts()
+    assert (step["verdict_class"], step["runs_count"], step["baseline_runs_count"]) == ("slower", 3, 3)
+    parts = compared_lake.scan(overhead_breakdown.TABLE, ["after"]).collect()
+    assert parts["overhead_ns"].sum() == pytest.approx(20e6, rel=0.05)
+
+
+def test_what_is_learnt_of_a_tee_comes_from_pairs_of_one_with_a_plain_run(compared_lake: Lake) -> None:
+    regimes = {name for table in FORECAST_TABLES for name in compared_lake.snapshot(table).run_ids}
+    assert regimes == {"sw_per_hop_aesgcm"}
+    points = compared_lake.scan(scaling.TABLE).collect()
+    assert set(points["tee_run_id"]) == {"sealed"}
+    told = (
+        compared_lake.scan(history.TABLE).filter(pl.col("run_id").is_in(["after", "sealed"])).sort("run_id").collect()
+    )
+    assert told["baseline_run_id"].to_list() == [None, "before"]
+    assert told["overhead_ns"].is_null().to_list() == [True, False]
+
+
+def test_no_word_of_a_tee_is_said_of_a_difference_between_two_runs(compared_lake: Lake) -> None:
+    text = "\n".join(format_verdicts(compared_lake, ["after"]))
+    assert (
+        "after against before, a difference between two runs and no overhead of a TEE (cc_off against cc_off)" in text
+    )
+    heading = next(line for line in text.splitlines() if "ms per step, measured" in line)
+    assert heading.split()[-3:] == ["baseline", "run", "change"]
+    assert "TEE" in next(line for line in format_verdicts(compared_lake, ["sealed"]) if "ms per step, measured" in line)
+    html = build_page(compared_lake).html
+    section = html[html.index('id="other-pairs"') : html.index('id="closely"')]
+    assert "after" in section
+    assert "sealed" not in re.sub("<[^>]*>", "", section)
+    slowdowns = html[html.index('id="slowdown"') : html.index('id="other-pairs"')]
+    assert "after" not in re.sub("<[^>]*>", "", slowdowns)
+
+
+def test_status_names_a_pair_that_cannot_be_made_and_why(compared_lake: Lake) -> None:
     zone = LandingZone(Location.of(compared_lake.place.directory.parent / "landing"))
-    answer = [note for note in collect_status(compared_lake, zone).notes if "keeps no pair" in note]
-    (note,) = answer
-    assert note.startswith("wide: the lake keeps no pair with its baseline small, which is of the same regime: ")
-    assert note.endswith("`teetotal compare small wide` compares them")
+    assert [note for note in collect_status(compared_lake, zone).notes if "no pair" in note] == [
+        "misfit: no pair: a step of misfit and one of before do not do the same work: batch_size 16 against 8"
+    ]
 
 
 @pytest.mark.parametrize(

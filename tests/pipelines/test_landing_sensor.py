@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
+from lake.identity import MANIFEST
 from pipelines.landing_sensor import build_landing_sensor
 from pipelines.partitions import list_known
 from tests.support.build_runs import build_runs, record_passed
@@ -43,6 +44,7 @@ class Ticking:
         self.observed = [event.partition for event in result.asset_events]
         requests = result.run_requests or []
         self.keys = [request.run_key for request in requests]
+        self.tables = [[key.to_user_string() for key in request.asset_selection or ()] for request in requests]
         return [
             (
                 request.tags["dagster/asset_partition_range_start"],
@@ -63,6 +65,16 @@ def test_new_runs_become_partitions_and_one_launch(deployment: Deployment, ticki
     assert ticking.tick() == [("a", "c")]
     assert list_known(deployment.records) == ["a", "b", "c"]
     assert ticking.observed == ["a", "b", "c"]
+
+
+def test_a_manifest_that_cannot_be_read_is_launched_up_to_the_table_that_it_fails_in(
+    deployment: Deployment, ticking: Ticking
+) -> None:
+    for run_id in ("a", "b", "c"):
+        deployment.land(run_id)
+    (deployment.build_context.zone.place.directory / "b" / MANIFEST).write_text("schema = 99\n", "utf-8")
+    assert ticking.tick() == [("a", "a"), ("c", "c"), ("b", "b")]
+    assert ticking.tables == [[], [], ["bronze/runs"]], "all tables, unless the manifest is broken"
 
 
 def test_nothing_new_asks_for_nothing(deployment: Deployment, ticking: Ticking) -> None:

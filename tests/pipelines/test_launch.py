@@ -59,7 +59,8 @@ def test_what_a_partition_holds_is_told_with_it(deployment: Deployment) -> None:
         if event.asset_key
     }
     spans = answer["silver/spans", "tee"]
-    assert spans["dagster/row_count"].value == 6
+    assert spans["dagster/partition_row_count"].value == 6
+    assert "dagster/row_count" not in spans, "which Dagster shows as the rows of the whole table"
     assert spans["engine"].value == "duckdb"
     assert spans["is_recomputed"].value is True
     assert {"bytes", "files", "delta_version", "content_sha256", "tier_seconds"} <= spans.keys()

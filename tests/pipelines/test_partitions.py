@@ -14,7 +14,9 @@ ORDERS = st.lists(st.sampled_from("abcdefgh"), unique=True)
 
 def test_neighbours_go_together() -> None:
     assert find_ranges({"a", "b", "d"}, ["a", "b", "c", "d"]) == [["a", "b"], ["d"]]
+    assert make_range_tags(["a"])["partition"] == "a"
     assert make_range_tags(["a", "b"]) == {
+        "partition": "a to b (2)",
         "dagster/asset_partition_range_start": "a",
         "dagster/asset_partition_range_end": "b",
     }

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
 
 PLAIN, TEE, OTHER, BROKEN = "resnet50-plain-w2", "resnet50-sealed-w2", "resnet50-native-w2", "no-manifest-of-ours"
+# Both name the plain run as their baseline, one of them without a TEE.
+PAIRED = (TEE, OTHER)
 REASON = "schema: expected 1, found 99"
 CHECK = "parts_sum_to_the_overhead"
 ARTEFACTS = ROOT / ".artifacts" / "ui"
@@ -173,6 +175,10 @@ def test_the_graph_shows_the_three_tiers(page: Page) -> None:
 
 def test_a_gold_partition_shows_its_rows_and_its_picture(page: Page) -> None:
     page.goto(f"/assets/gold/overhead_breakdown?view=partitions&partition={TEE}")
+    at_once = page.locator('img[src^="/figures/gold/overhead_breakdown/"]')
+    expect(at_once).to_be_visible()
+    assert at_once.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
+    page.screenshot(path=ARTEFACTS / "figure_without_a_click.png")
     page.get_by_role("row", name="rows_shown").get_by_text("[Show Markdown]").click()
     row = page.get_by_role("row").filter(has=page.get_by_role("cell", name="crypto", exact=True)).last
     expect(row).to_contain_text("110 %")
@@ -216,12 +222,27 @@ def test_a_partition_that_failed_says_so_and_its_event_says_why(
     page: Page, seconds_to_gold: float, records: dg.DagsterInstance
 ) -> None:
     wait_for_launches(records, time.time())
-    page.goto(f"/assets/silver/spans?view=partitions&partition={BROKEN}")
+    page.goto(f"/assets/bronze/runs?view=partitions&partition={BROKEN}")
     expect(page.get_by_text("failed, and did not materialize this asset")).to_be_visible()
     page.screenshot(path=ARTEFACTS / "failed_partition.png")
     page.get_by_text("View all historical events").click()
     page.get_by_role("row").filter(has_text=BROKEN).get_by_role("button").click()
     expect(page.get_by_text(REASON).first).to_be_visible()
+
+
+def test_a_broken_manifest_turns_no_table_red_but_the_one_that_it_is_read_into(
+    page: Page, seconds_to_gold: float, records: dg.DagsterInstance
+) -> None:
+    launches = wait_for_launches(records, time.time())
+    (failed,) = [one for one in launches.values() if one.status is dg.DagsterRunStatus.FAILURE]
+    assert failed.tags["partition"] == BROKEN
+    page.goto("/assets/bronze/runs")
+    expect(page.get_by_text("Failed in").first).to_be_visible()
+    page.goto("/assets/gold/step_overhead")
+    expect(page.get_by_text("Latest materialization").first).to_be_visible()
+    expect(page.get_by_text("Failed in")).to_have_count(0)
+    page.goto("/runs")
+    expect(page.get_by_text(f"partition: {BROKEN}").first).to_be_visible()
 
 
 def test_where_nothing_is_touched_nothing_is_launched(seconds_to_gold: float, records: dg.DagsterInstance) -> None:
@@ -236,18 +257,20 @@ def test_a_changed_file_brings_its_run_and_the_pairs_of_its_run_up_to_date_and_n
     counts = {name: count_materialisations(records, name) for name in ("silver.spans", "gold.step_overhead")}
     lengthen_steps(house, PLAIN)
     eventually(
-        lambda: {PLAIN, TEE} <= list_changed_runs(before, contents(house)), "the run and its pair are up to date"
+        lambda: {PLAIN, *PAIRED} <= list_changed_runs(before, contents(house)), "the run and its pairs are up to date"
     )
     new = [one for run_id, one in wait_for_launches(records, time.time()).items() if run_id not in launched]
-    assert list_changed_runs(before, contents(house)) == {PLAIN, TEE}
-    assert {key for key, digest in contents(house).items() if key[1] == TEE and digest != before[key]} == {
-        ("gold.step_overhead", TEE),
-        ("gold.overhead_breakdown", TEE),
-        ("gold.operation_overhead", TEE),
-    }
+    assert list_changed_runs(before, contents(house)) == {PLAIN, *PAIRED}
+    for run_id in PAIRED:
+        assert {key for key, digest in contents(house).items() if key[1] == run_id and digest != before[key]} == {
+            ("gold.step_overhead", run_id),
+            ("gold.overhead_breakdown", run_id),
+            ("gold.operation_overhead", run_id),
+        }
     assert [one.tags.get("dagster/asset_partition_range_start") for one in new if one.job_name == "ingest"] == [PLAIN]
     assert count_materialisations(records, "silver.spans") - counts["silver.spans"] == Counter([PLAIN])
-    assert (count_materialisations(records, "gold.step_overhead") - counts["gold.step_overhead"]).keys() == {PLAIN, TEE}
+    made = count_materialisations(records, "gold.step_overhead") - counts["gold.step_overhead"]
+    assert made.keys() == {PLAIN, *PAIRED}
     page.goto(f"/assets/gold/step_overhead?view=events&partition={TEE}")
     expect(page.get_by_text("rows_shown").first).to_be_visible()
 

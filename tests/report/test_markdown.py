@@ -69,13 +69,15 @@ def cells(text: str) -> list[list[str]]:
 def test_a_table_is_in_human_units_with_the_most_telling_columns_first() -> None:
     times = {"step_ns": 587_317_277, "baseline_step_ns": 129_171_839, "slowdown_ratio": 4.54679}
     row = {"run_id": "tee", "baseline_run_id": "plain", "verdict": "4.55x slower", "runs_count": 3, **times}
+    row |= {"regime": "hopper_ppcie", "baseline_regime": "cc_off"}
     assert markdown(step_overhead.TABLE, rows_of(step_overhead.TABLE, [{**row, "evidence": "measured"}])) == (
         "| run id | baseline run id | verdict | verdict class | source | slowdown | slowdown low | slowdown high "
         "| interval over | runs count | baseline runs count | more runs count | step | baseline step | dominant part "
-        "| evidence |\n"
-        "| --- | --- | --- | --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- | --- |\n"
+        "| regime | baseline regime | evidence |\n"
+        "| --- | --- | --- | --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- | --- | --- "
+        "| --- |\n"
         "| tee | plain | 4.55x slower | slower | – | 4.55× | – | – | – | 3 | 0 | – | 587 ms | 129 ms | – "  # noqa: RUF001
-        "| measured |\n"
+        "| hopper\\_ppcie | cc\\_off | measured |\n"
     )
 
 

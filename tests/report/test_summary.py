@@ -4,8 +4,9 @@ import re
 from typing import Any
 
 from report.page import page
-from report.sections import find_example, order_pairs, sections
+from report.sections import find_example, sections
 from report.sentences import describe_share
+from report.verdict_list import order_pairs
 from tests.support.report_answers import answers
 
 MS = 1_000_000

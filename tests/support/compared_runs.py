@@ -92,17 +92,17 @@ AFTER = {"gemm": 26_000, "relu": 5_000, "fused_add": 400}
 
 
 def build_compared(place: Path) -> Lake:
-    """Before and after a change of software, a sealed run of the former, and two shapes at another batch size."""
+    """Before and after a change of software, a sealed run of the former, two shapes at another batch size, a misfit."""
     landing = place / "landing"
     sealed = f'regime = "sw_per_hop_aesgcm"\nbaseline = "before"\ntorch_version = "2.11"\n{MACHINE}'
     wider = OFF.replace("batch_size = 8", "batch_size = 16")
     land_group(landing, "before", BEFORE, manifest=f'{OFF}torch_version = "2.11"\n')
-    land_group(
-        landing, "after", AFTER, manifest=f'{OFF}torch_version = "2.12"\n', slowdown=1.2, noise=(1, 0.995, 1.002)
-    )
+    changed = f'{OFF}torch_version = "2.12"\nbaseline = "before"\n'
+    land_group(landing, "after", AFTER, manifest=changed, slowdown=1.2, noise=(1, 0.995, 1.002))
     land_group(landing, "sealed", BEFORE, manifest=sealed, slowdown=1.5, noise=(1,))
     land_group(landing, "small", {"gemm": 90}, manifest=wider, noise=(1,), shape="[[8, 64], [64, 10]]")
     land_group(
         landing, "wide", {"gemm": 95}, manifest=f'{wider}baseline = "small"\n', noise=(1,), shape="[[8, 64], [64, 99]]"
     )
+    land_group(landing, "misfit", {"gemm": 95}, manifest=f'{wider}baseline = "before"\n', noise=(1,))
     return build_lake(place)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gold.bucket_replay import MIB, TracedStep, read_steps
 from gold.exposure import TABLE
-from gold.forecast_runs import OFF, ForecastPair, ForecastRun
+from gold.forecast_runs import ForecastPair, ForecastRun
+from gold.pairs import OFF
 from lake.contract import require_declared
 
 if TYPE_CHECKING:

@@ -91,7 +91,7 @@ def _pair(
     run: str, baseline: str, model: str, ranks: int, before: int, after: int
 ) -> dict[Table, list[dict[str, Any]]]:
     added = (after - before) * MS
-    both = {"run_id": run, "baseline_run_id": baseline, "regime": REGIME}
+    both = {"run_id": run, "baseline_run_id": baseline, "regime": REGIME, "baseline_regime": "cc_off"}
     ratio = after / before
     return {
         pairs.TABLE: [{**both, "paired_by": "manifest"}],

@@ -8,6 +8,7 @@ import json
 import socket
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -108,11 +109,11 @@ def as_path(*documents: str, **others: str) -> str:
 
 
 @contextlib.contextmanager
-def serve(records: dg.DagsterInstance, *hosts: str) -> Iterator[Site]:
+def serve(records: dg.DagsterInstance, *hosts: str, docs: Path = Path("no-docs")) -> Iterator[Site]:
     """Serve the real application, with no definitions in it, until the block ends."""
     with WorkspaceProcessContext(records, None) as context, socket.socket() as listening:
         listening.bind((HOST, 0))
-        app = GuardedWebserver(context, hosts).create_asgi_app()
+        app = GuardedWebserver(context, hosts, docs).create_asgi_app()
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
