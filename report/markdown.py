@@ -17,6 +17,7 @@ from gold import (
     idle_breakdown,
     kernel_breakdown,
     launches,
+    memory_timeline,
     operation_costs,
     operation_overhead,
     overhead_breakdown,
@@ -97,6 +98,10 @@ TELLING: dict[str, tuple[str, ...]] = {
     launches.TABLE.full_name: (
         *("run_id", "rank", "launches_count", "first_launch_ns", "launch_p50_ns", "launch_p99_ns"),
         *("queue_p50_ns", "queue_p99_ns", "short_kernels_fraction", "evidence", "gpu_evidence", "reason"),
+    ),
+    memory_timeline.TABLE.full_name: (
+        *("run_id", "rank", "device", "period", "period_number", "peak_allocated_bytes", "peak_allocated_ts_ns"),
+        *("peak_allocated_step_number", "peak_reserved_bytes", "evidence", "reason"),
     ),
     operation_costs.TABLE.full_name: (
         *("run_id", "operation", "name", "direction", "memory", "size_class", "operations_count"),

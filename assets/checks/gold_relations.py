@@ -66,6 +66,26 @@ RELATIONS = (
             ORDER BY run_id, rank, device_id, stream""",
     ),
     Relation(
+        name="memory_is_that_of_silver",
+        sentence="the whole and its slices have the events of silver.memory_events, and the same peak",
+        table=table("gold.memory_timeline"),
+        reads=(table("silver.memory_events"),),
+        query="""
+            WITH found AS (
+                SELECT run_id, rank, count(*) AS events_count,
+                    CASE device_type WHEN 'cuda' THEN concat('cuda:', device_id) ELSE device_type END AS device,
+                    max(greatest(allocated_bytes, allocated_bytes - block_bytes)) AS found_bytes
+                FROM silver.memory_events GROUP BY ALL),
+            summed AS (
+                SELECT run_id, rank, device, period, sum(allocations_count + frees_count) AS changes_count,
+                    max(peak_allocated_bytes) AS peak_bytes
+                FROM checked GROUP BY ALL)
+            SELECT run_id, rank, device, period, changes_count, events_count, peak_bytes, found_bytes
+            FROM summed FULL JOIN found USING (run_id, rank, device)
+            WHERE (changes_count, peak_bytes) IS DISTINCT FROM (coalesce(events_count, 0), found_bytes)
+            ORDER BY run_id, rank, device, period""",
+    ),
+    Relation(
         name="crossings_are_those_of_silver",
         sentence="crossings and violations of a boundary are as many as in silver.crossings",
         table=table("gold.sealing_coverage"),
