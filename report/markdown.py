@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gold import (
     attested_runs,
     collective_bandwidth,
+    copy_bandwidth,
     cost_model,
     energy_overhead,
     exposure,
@@ -69,6 +70,10 @@ TELLING: dict[str, tuple[str, ...]] = {
             "evidence",
             "reason",
         ),
+    ),
+    copy_bandwidth.TABLE.full_name: (
+        *("run_id", "rank", "device_id", "copy_kind", "period", "period_number", "copies_count", "payload_bytes"),
+        *("busy_ns", "bytes_per_second", "evidence", "reason"),
     ),
     cost_model.TABLE.full_name: (
         *("regime", "machine", "term", "chains_count", "bytes_per_second", "low_bytes_per_second"),

@@ -19,6 +19,7 @@ from assets.build.freshness import Look, fingerprint_run
 from assets.build.table_tasks import hand_out
 from gold import (
     attested_runs,
+    copy_bandwidth,
     idle_breakdown,
     launches,
     logged_steps,
@@ -67,6 +68,7 @@ SLICED_TABLES = (
     idle_breakdown.TABLE,
     queue_length.TABLE,
     roofline.TABLE,
+    copy_bandwidth.TABLE,
 )
 # To read a rank's spans so many times takes less than to share them out.
 READ_AGAIN = 8
@@ -140,10 +142,11 @@ class GoldBuild:
 
     @cached_property
     def known(self) -> dict[str, pa.Table]:
-        """What slices of time need of the whole run: where ranks waited for each other, and the first calls."""
+        """What slices of time need of the whole run: where ranks waited, the first calls, when copies ran."""
         return {
             "waits": self._engine.rows(waiting.find_waits(self._spanned, self._read(collectives.TABLE))),
             "first_calls": self._engine.rows(operation_costs.find_first_calls(self._spanned), is_lean=True),
+            "copy_times": self._engine.rows(copy_bandwidth.find_copy_times(self._spanned)),
         }
 
     def _wrap_known(self, name: str) -> Frame:
@@ -171,6 +174,9 @@ class GoldBuild:
             ),
             idle_breakdown.TABLE.name: lambda: idle_breakdown.measure(wrap_sums(), stepped),
             queue_length.TABLE.name: lambda: queue_length.measure(wrap_sums(), stepped),
+            copy_bandwidth.TABLE.name: lambda: copy_bandwidth.measure(
+                wrap_sums(), self._wrap_known("copy_times"), stepped
+            ),
             time_breakdown.TABLE.name: lambda: time_breakdown.measure(wrap_sums(), stepped, seeing()),
             launches.TABLE.name: lambda: launches.measure(wrap_sums(), spanned),
             operation_costs.TABLE.name: lambda: operation_costs.measure(
@@ -226,6 +232,9 @@ class GoldBuild:
             idle_breakdown.TABLE.name: lambda: idle_breakdown.find_gaps(spanned, low, high),
             queue_length.TABLE.name: lambda: queue_length.count_queued(spanned, low, high),
             roofline.TABLE.name: lambda: roofline.sum_launched(spanned, low, high),
+            copy_bandwidth.TABLE.name: lambda: copy_bandwidth.sum_copies(
+                spanned, self._wrap_known("copy_times"), low, high
+            ),
             operation_costs.TABLE.name: lambda: operation_costs.copy_calls(
                 spanned, self._stepped, self._wrap_known("first_calls"), low, high
             ),

@@ -86,6 +86,29 @@ RELATIONS = (
             ORDER BY run_id, rank, device, period""",
     ),
     Relation(
+        name="copies_are_the_gpu_spans",
+        sentence="the whole and its slices have the copies and memsets of silver.spans, and their bytes",
+        table=table("gold.copy_bandwidth"),
+        reads=(table("silver.spans"),),
+        query="""
+            WITH found AS (
+                SELECT run_id, rank, count(*) AS found_count FROM silver.spans
+                WHERE is_gpu AND kind IN ('copy', 'memset') GROUP BY run_id, rank),
+            summed AS (
+                SELECT run_id, rank, sum(copies_count) FILTER (period = 'trace') AS copies_count,
+                    coalesce(sum(copies_count) FILTER (period = 'slice'), 0) AS sliced_count,
+                    sum(payload_bytes) FILTER (period = 'trace') AS payload_bytes,
+                    sum(payload_bytes) FILTER (period = 'slice') AS sliced_bytes,
+                    sum(busy_ns) FILTER (period = 'trace') AS busy_ns,
+                    sum(busy_ns) FILTER (period = 'slice') AS sliced_ns
+                FROM checked GROUP BY run_id, rank)
+            SELECT run_id, rank, copies_count, sliced_count, found_count, payload_bytes, sliced_bytes
+            FROM summed FULL JOIN found USING (run_id, rank)
+            WHERE copies_count IS DISTINCT FROM coalesce(found_count, 0) OR copies_count <> sliced_count
+            OR payload_bytes IS DISTINCT FROM sliced_bytes OR busy_ns > sliced_ns
+            ORDER BY run_id, rank""",
+    ),
+    Relation(
         name="crossings_are_those_of_silver",
         sentence="crossings and violations of a boundary are as many as in silver.crossings",
         table=table("gold.sealing_coverage"),

@@ -84,7 +84,7 @@ BLOCKS = st.lists(
 
 
 @given(BLOCKS, st.integers(1, 900), st.sampled_from([1, 1_700_000_000_000_000_000]))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_peaks_equal_a_look_at_every_event(blocks: list[tuple[int, int, int, int]], scale: int, first: int) -> None:
     events = [(first + at * scale, size, max(total, size), gpu) for at, size, total, gpu in blocks]
     rows = [

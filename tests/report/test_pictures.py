@@ -9,6 +9,7 @@ import pytest
 from assets.build import gold
 from gold import (
     collective_bandwidth,
+    copy_bandwidth,
     cost_model,
     exposure,
     idle_breakdown,
@@ -58,6 +59,7 @@ def test_a_picture_has_its_title_its_words_and_marks_and_is_the_same_each_time(n
 def test_all_tables_but_those_of_rows_alone_have_a_picture() -> None:
     rows_alone = (
         collective_bandwidth.TABLE,
+        copy_bandwidth.TABLE,
         cost_model.TABLE,
         exposure.TABLE,
         idle_breakdown.TABLE,
