@@ -17,6 +17,7 @@ from gold import (
     history,
     idle_breakdown,
     kernel_breakdown,
+    kernel_sequences,
     launches,
     memory_timeline,
     operation_costs,
@@ -99,6 +100,10 @@ TELLING: dict[str, tuple[str, ...]] = {
     kernel_breakdown.TABLE.full_name: (
         *("run_id", "name", "kind", "total_ns", "share_fraction"),
         *("kernels_count", "p50_ns", "p99_ns", "evidence"),
+    ),
+    kernel_sequences.TABLE.full_name: (
+        *("run_id", "rank", "place_number", "first_name", "second_name", "third_name", "sequences_count", "total_ns"),
+        *("share_fraction", "evidence", "reason"),
     ),
     launches.TABLE.full_name: (
         *("run_id", "rank", "launches_count", "first_launch_ns", "launch_p50_ns", "launch_p99_ns"),

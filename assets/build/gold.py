@@ -21,6 +21,7 @@ from gold import (
     attested_runs,
     copy_bandwidth,
     idle_breakdown,
+    kernel_sequences,
     launches,
     logged_steps,
     operation_costs,
@@ -69,6 +70,7 @@ SLICED_TABLES = (
     queue_length.TABLE,
     roofline.TABLE,
     copy_bandwidth.TABLE,
+    kernel_sequences.TABLE,
 )
 # To read a rank's spans so many times takes less than to share them out.
 READ_AGAIN = 8
@@ -174,6 +176,7 @@ class GoldBuild:
             ),
             idle_breakdown.TABLE.name: lambda: idle_breakdown.measure(wrap_sums(), stepped),
             queue_length.TABLE.name: lambda: queue_length.measure(wrap_sums(), stepped),
+            kernel_sequences.TABLE.name: lambda: kernel_sequences.measure(wrap_sums(), stepped),
             copy_bandwidth.TABLE.name: lambda: copy_bandwidth.measure(
                 wrap_sums(), self._wrap_known("copy_times"), stepped
             ),
@@ -232,6 +235,7 @@ class GoldBuild:
             idle_breakdown.TABLE.name: lambda: idle_breakdown.find_gaps(spanned, low, high),
             queue_length.TABLE.name: lambda: queue_length.count_queued(spanned, low, high),
             roofline.TABLE.name: lambda: roofline.sum_launched(spanned, low, high),
+            kernel_sequences.TABLE.name: lambda: kernel_sequences.count_sequences(spanned, low, high),
             copy_bandwidth.TABLE.name: lambda: copy_bandwidth.sum_copies(
                 spanned, self._wrap_known("copy_times"), low, high
             ),

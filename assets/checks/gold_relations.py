@@ -109,6 +109,21 @@ RELATIONS = (
             ORDER BY run_id, rank""",
     ),
     Relation(
+        name="sequences_are_of_the_gpu_spans",
+        sentence="a rank has two sequences fewer than each of its streams has work, and no more are listed",
+        table=table("gold.kernel_sequences"),
+        reads=(table("silver.spans"),),
+        query="""
+            WITH streams AS (
+                SELECT run_id, rank, greatest(count(*) - 2, 0) AS sequences_count FROM silver.spans
+                WHERE is_gpu AND stream_id IS NOT NULL GROUP BY run_id, rank, coalesce(device_id, 0), stream_id),
+            found AS (SELECT run_id, rank, sum(sequences_count) AS found_count FROM streams GROUP BY run_id, rank)
+            SELECT run_id, rank, place_number, c.sequences_count, share_fraction, found_count
+            FROM checked c LEFT JOIN found USING (run_id, rank)
+            WHERE abs(coalesce(share_fraction, 0) * coalesce(found_count, 0) - c.sequences_count) > 0.01
+            ORDER BY run_id, rank, place_number""",
+    ),
+    Relation(
         name="crossings_are_those_of_silver",
         sentence="crossings and violations of a boundary are as many as in silver.crossings",
         table=table("gold.sealing_coverage"),
