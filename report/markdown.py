@@ -12,6 +12,7 @@ from gold import (
     collective_bandwidth,
     copy_bandwidth,
     cost_model,
+    critical_path,
     energy_overhead,
     exposure,
     history,
@@ -80,6 +81,10 @@ TELLING: dict[str, tuple[str, ...]] = {
         *("regime", "machine", "term", "chains_count", "bytes_per_second", "low_bytes_per_second"),
         *("high_bytes_per_second", "alpha_ns", "slowdown_ratio", "pairs_count", "models_count"),
         *("median_error_fraction", "p90_error_fraction", "source", "evidence", "reason"),
+    ),
+    critical_path.TABLE.full_name: (
+        *("run_id", "rank", "step_number", "duration_ns", "bound", *(f"{part}_ns" for part in critical_path.PARTS)),
+        *("evidence", "reason"),
     ),
     energy_overhead.TABLE.full_name: (
         *("run_id", "baseline_run_id", "energy_j", "baseline_energy_j", "overhead_j", "energy_ratio"),

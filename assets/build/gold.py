@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from assets.build.table_tasks import hand_out
 from gold import (
     attested_runs,
     copy_bandwidth,
+    critical_path,
     idle_breakdown,
     kernel_sequences,
     launches,
@@ -191,6 +192,13 @@ class GoldBuild:
                     self._engine.rows(self._read(runs.TABLE)),
                 )
             ),
+            critical_path.TABLE.name: lambda: self._engine.wrap(
+                critical_path.measure(
+                    self._engine.rows(stepped),
+                    partial(self._read_work, critical_path.select_gpu_work),
+                    partial(self._read_work, critical_path.select_host_work),
+                )
+            ),
             step_times.TABLE.name: lambda: self._engine.wrap(
                 step_times.measure(
                     self._engine.rows(
@@ -215,6 +223,11 @@ class GoldBuild:
             return find_transform(table)(*(self._read(CATALOGUE[name]) for name in table.inputs))
 
         return self._engine.rows(plans.get(table.name, transform_inputs)(), is_lean=True)
+
+    def _read_work(self, select_work: Callable[[Frame, Frame], Frame], rank: int) -> pa.Table:
+        """Work of one rank, as it is chosen for its critical path."""
+        spanned, waits = (frame.filter(nw.col("rank") == rank) for frame in (self._spanned, self._wrap_known("waits")))
+        return self._engine.rows(select_work(spanned, waits))
 
     def slices(self) -> list[Slice]:
         """Ranks and slices of time, none of which holds too many spans; one of nothing where there are none."""

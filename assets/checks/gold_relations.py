@@ -124,6 +124,21 @@ RELATIONS = (
             ORDER BY run_id, rank, place_number""",
     ),
     Relation(
+        name="chains_sum_to_the_step",
+        sentence="the steps are those of silver.steps, and the parts of a chain sum to its step, to the nanosecond",
+        table=table("gold.critical_path"),
+        reads=(table("silver.steps"),),
+        query="""
+            WITH summed AS (
+                SELECT *, compute_ns + collective_ns + copy_ns + memset_ns + crypto_ns + transport_ns + wait_ns
+                    + blocking_copy_ns + launch_ns + sync_ns + host_ns + delay_ns + idle_ns AS parts_ns
+                FROM checked)
+            SELECT run_id, rank, step_number, c.duration_ns, s.duration_ns AS step_duration_ns, parts_ns
+            FROM summed c FULL JOIN silver.steps s USING (run_id, rank, step_number)
+            WHERE c.duration_ns IS DISTINCT FROM s.duration_ns OR coalesce(parts_ns, c.duration_ns) <> c.duration_ns
+            ORDER BY run_id, rank, step_number""",
+    ),
+    Relation(
         name="crossings_are_those_of_silver",
         sentence="crossings and violations of a boundary are as many as in silver.crossings",
         table=table("gold.sealing_coverage"),
