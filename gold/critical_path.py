@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from gold.idle_breakdown import CONSECUTIVE_NS
+from gold.step_series import read_numbers
 from gold.time_breakdown import CLASSES, HOST_PARTS, KERNEL_WAIT, KINDS, split_waits
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.steps import EVIDENCE
@@ -253,7 +254,7 @@ class _Cover:
 
 
 def _take_columns(work: pa.Table, names: Sequence[str]) -> dict[str, Numbers]:
-    return {name: work.column(name).to_numpy().astype(np.int64, copy=False) for name in names}
+    return {name: read_numbers(work, name) for name in names}
 
 
 def _find_causes(gpu: Mapping[str, Numbers], ends: Numbers, launched: Numbers) -> Numbers:
