@@ -23,6 +23,7 @@ from gold import (
     memory_timeline,
     operation_costs,
     operation_overhead,
+    operator_time,
     overhead_breakdown,
     pairs,
     prediction_checks,
@@ -126,6 +127,10 @@ TELLING: dict[str, tuple[str, ...]] = {
         *("run_id", "operation", "name", "direction", "memory", "size_class", "baseline_median_ns", "median_ns"),
         *("slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio", "q_value", "verdict_class"),
         *("runs_count", "operations_count", "evidence", "reason"),
+    ),
+    operator_time.TABLE.full_name: (
+        *("run_id", "rank", "category", "name", "calls_count", "total_ns", "self_ns", "launched_count", "launched_ns"),
+        *("evidence", "reason"),
     ),
     pairs.TABLE.full_name: (
         *("run_id", "baseline_run_id", "regime", "paired_by", "repeats", "baseline_repeats", "repeated_run_id"),

@@ -26,6 +26,7 @@ from gold import (
     launches,
     logged_steps,
     operation_costs,
+    operator_time,
     queue_length,
     roofline,
     step_times,
@@ -72,6 +73,7 @@ SLICED_TABLES = (
     roofline.TABLE,
     copy_bandwidth.TABLE,
     kernel_sequences.TABLE,
+    operator_time.TABLE,
 )
 # To read a rank's spans so many times takes less than to share them out.
 READ_AGAIN = 8
@@ -178,6 +180,7 @@ class GoldBuild:
             idle_breakdown.TABLE.name: lambda: idle_breakdown.measure(wrap_sums(), stepped),
             queue_length.TABLE.name: lambda: queue_length.measure(wrap_sums(), stepped),
             kernel_sequences.TABLE.name: lambda: kernel_sequences.measure(wrap_sums(), stepped),
+            operator_time.TABLE.name: lambda: operator_time.measure(wrap_sums(), stepped),
             copy_bandwidth.TABLE.name: lambda: copy_bandwidth.measure(
                 wrap_sums(), self._wrap_known("copy_times"), stepped
             ),
@@ -249,6 +252,14 @@ class GoldBuild:
             queue_length.TABLE.name: lambda: queue_length.count_queued(spanned, low, high),
             roofline.TABLE.name: lambda: roofline.sum_launched(spanned, low, high),
             kernel_sequences.TABLE.name: lambda: kernel_sequences.count_sequences(spanned, low, high),
+            operator_time.TABLE.name: lambda: self._engine.wrap(
+                operator_time.sum_calls(
+                    self._engine.rows(operator_time.select_calls(spanned, low, high)),
+                    self._engine.rows(operator_time.select_launched(spanned, low, high)),
+                    low,
+                    high,
+                )
+            ),
             copy_bandwidth.TABLE.name: lambda: copy_bandwidth.sum_copies(
                 spanned, self._wrap_known("copy_times"), low, high
             ),

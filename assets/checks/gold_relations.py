@@ -139,6 +139,28 @@ RELATIONS = (
             ORDER BY run_id, rank, step_number""",
     ),
     Relation(
+        name="operators_are_those_of_silver",
+        sentence="calls, their time and the GPU work that has a launch are those of silver.spans",
+        table=table("gold.operator_time"),
+        reads=(table("silver.spans"),),
+        query="""
+            WITH found AS (
+                SELECT run_id, rank,
+                    count(*) FILTER (category IN ('cpu_op', 'cuda_runtime', 'cuda_driver')) AS found_count,
+                    sum(duration_ns) FILTER (category IN ('cpu_op', 'cuda_runtime', 'cuda_driver')) AS found_ns,
+                    count(*) FILTER (is_gpu AND NOT is_orphan) AS work_count
+                FROM silver.spans GROUP BY run_id, rank),
+            summed AS (
+                SELECT run_id, rank, sum(calls_count) AS calls_count, sum(total_ns) AS total_ns,
+                    sum(launched_count) AS launched_count, bool_or(self_ns > total_ns) AS is_more
+                FROM checked GROUP BY run_id, rank)
+            SELECT run_id, rank, calls_count, found_count, total_ns, found_ns, launched_count, work_count
+            FROM summed LEFT JOIN found USING (run_id, rank)
+            WHERE (calls_count, total_ns, launched_count)
+                IS DISTINCT FROM (coalesce(found_count, 0), coalesce(found_ns, 0), coalesce(work_count, 0)) OR is_more
+            ORDER BY run_id, rank""",
+    ),
+    Relation(
         name="crossings_are_those_of_silver",
         sentence="crossings and violations of a boundary are as many as in silver.crossings",
         table=table("gold.sealing_coverage"),
