@@ -37,6 +37,7 @@ _NAME = "[memory]"
 _LATEST_NS = 1 << 62
 # Up to a petabyte: no allocator counts further.
 _NUMBER = "^-?[0-9]{1,15}\\z"
+_LONGEST = 17
 _ZERO = nw.lit(0).cast(nw.Int64)
 
 
@@ -73,6 +74,7 @@ def conform(events: Frame) -> Frame:
 
 def _take_number(args: nw.Expr, key: str) -> nw.Expr:
     """The whole number under a key; null where there is none."""
-    taken = args.str.replace_all(f'(?s)^.*"{key}": ?', "").str.replace_all("(?s)[^0-9-].*", "")
-    is_there = args.str.contains(f'"{key}"', literal=True) & taken.str.contains(_NUMBER)
-    return nw.when(is_there).then(taken).cast(nw.Int64)
+    # Cut short first: what follows a number is looked at once for each key.
+    taken = args.str.replace_all(f'(?s)^.*?"{key}": ?', "").str.slice(0, _LONGEST)
+    taken = taken.str.replace_all("(?s)[^0-9-].*", "")
+    return nw.when(taken.str.contains(_NUMBER)).then(taken).cast(nw.Int64)

@@ -52,27 +52,27 @@ def test_a_rate_is_of_the_time_during_which_copies_ran(engine: Bench) -> None:
     assert {row["evidence"] for row in (whole, first, last)} == {"measured"}
 
 
-def test_kinds_stand_apart_and_a_memset_is_one(engine: Bench) -> None:
-    found = rate_copies(engine, (10, 10, 5, "on_gpu"), (10, 10, 7, "gpu_to_host"), (15, 10, 9, None))
+def test_kinds_stand_apart_and_a_memset_is_one() -> None:
+    found = rate_copies(POLARS, (10, 10, 5, "on_gpu"), (10, 10, 7, "gpu_to_host"), (15, 10, 9, None))
     wholes = {row["copy_kind"]: (row["payload_bytes"], row["busy_ns"]) for row in found if row["period"] == "trace"}
     assert wholes == {"on_gpu": (5, 10), "gpu_to_host": (7, 10), "unknown": (9, 10)}
-    (row, _) = rate_copies(engine, (10, 10, 5, None), kind="memset")
+    (row, _) = rate_copies(POLARS, (10, 10, 5, None), kind="memset")
     assert (row["copy_kind"], row["payload_bytes"]) == ("memset", 5)
 
 
-def test_a_copy_without_a_size_leaves_bytes_and_no_rate(engine: Bench) -> None:
-    row, _ = rate_copies(engine, (10, 10, 5, "on_gpu"), (10, 20, None, "on_gpu"), (10, 20, -1, "on_gpu"))
+def test_a_copy_without_a_size_leaves_bytes_and_no_rate() -> None:
+    row, _ = rate_copies(POLARS, (10, 10, 5, "on_gpu"), (10, 20, None, "on_gpu"), (10, 20, -1, "on_gpu"))
     assert (row["payload_bytes"], row["unsized_count"], row["busy_ns"], row["bytes_per_second"]) == (5, 2, 20, None)
     assert row["reason"] == "the size of some copies was not recorded: their bytes are missing, and there is no rate"
 
 
-def test_a_copy_of_no_time_has_no_rate(engine: Bench) -> None:
-    row, _ = rate_copies(engine, (10, 0, 5, "on_gpu"))
+def test_a_copy_of_no_time_has_no_rate() -> None:
+    row, _ = rate_copies(POLARS, (10, 0, 5, "on_gpu"))
     assert (row["busy_ns"], row["bytes_per_second"], row["reason"]) == (0, None, None)
 
 
-def test_a_rank_without_copies_has_no_number_and_a_reason(engine: Bench) -> None:
-    (row,) = rate_copies(engine, (10, 10, 5, "on_gpu"), is_gpu=False)
+def test_a_rank_without_copies_has_no_number_and_a_reason() -> None:
+    (row,) = rate_copies(POLARS, (10, 10, 5, "on_gpu"), is_gpu=False)
     assert (row["copy_kind"], row["period"], row["copies_count"], row["busy_ns"]) == ("none", "trace", 0, None)
     assert (row["evidence"], row["reason"]) == ("unobservable", "no copies of the GPU were recorded")
 

@@ -54,17 +54,17 @@ def test_the_most_frequent_come_first_with_the_time_of_their_work(engine: Bench)
     assert [row["share_fraction"] for row in found] == [2 / 6] * 3
 
 
-def test_streams_have_sequences_of_their_own(engine: Bench) -> None:
-    (row,) = list_sequences(engine, (1, 1, "a", 7), (2, 1, "x", 9), (3, 1, "b", 7), (4, 1, "x", 9), (5, 1, None, 7))
+def test_streams_have_sequences_of_their_own() -> None:
+    (row,) = list_sequences(POLARS, (1, 1, "a", 7), (2, 1, "x", 9), (3, 1, "b", 7), (4, 1, "x", 9), (5, 1, None, 7))
     assert [row[name] for name in NAMES] == ["a", "b", ""]
     assert (row["sequences_count"], row["total_ns"], row["evidence"], row["reason"]) == (1, 3, "measured", None)
 
 
-def test_where_no_stream_has_three_there_is_a_reason(engine: Bench) -> None:
+def test_where_no_stream_has_three_there_is_a_reason() -> None:
     for found in (
-        list_sequences(engine, (1, 1, "a", 7), (2, 1, "b", 7)),
-        list_sequences(engine, *((at, 1, "a", 7) for at in (1, 2, 3)), is_gpu=False),
-        list_sequences(engine, *((at, 1, "a", None) for at in (1, 2, 3))),
+        list_sequences(POLARS, (1, 1, "a", 7), (2, 1, "b", 7)),
+        list_sequences(POLARS, *((at, 1, "a", 7) for at in (1, 2, 3)), is_gpu=False),
+        list_sequences(POLARS, *((at, 1, "a", None) for at in (1, 2, 3))),
     ):
         (row,) = found
         assert (row["place_number"], row["sequences_count"], row["evidence"]) == (0, 0, "unobservable")

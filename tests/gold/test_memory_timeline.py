@@ -51,26 +51,26 @@ def test_the_peak_has_its_moment_and_its_step(engine: Bench) -> None:
     assert (row["allocations_count"], row["frees_count"], row["evidence"], row["reason"]) == (3, 1, "measured", None)
 
 
-def test_a_slice_begins_with_what_was_handed_out_before_it(engine: Bench) -> None:
-    *slices, whole = draw_timeline(engine, (1, 50, 50), (1000, -20, 30))
+def test_a_slice_begins_with_what_was_handed_out_before_it() -> None:
+    *slices, whole = draw_timeline(POLARS, (1, 50, 50), (1000, -20, 30))
     assert [row["period_number"] for row in slices] == [1, 100]
     assert [(row["peak_allocated_bytes"], row["peak_allocated_ts_ns"]) for row in slices] == [(50, 1), (50, 1000)]
     assert (whole["peak_allocated_bytes"], whole["peak_allocated_ts_ns"]) == (50, 1)
 
 
-def test_what_was_handed_out_before_the_first_event_counts(engine: Bench) -> None:
-    *_, whole = draw_timeline(engine, (10, -20, 80), (20, 5, 85))
+def test_what_was_handed_out_before_the_first_event_counts() -> None:
+    *_, whole = draw_timeline(POLARS, (10, -20, 80), (20, 5, 85))
     assert (whole["peak_allocated_bytes"], whole["peak_allocated_ts_ns"]) == (100, 10)
 
 
-def test_the_host_reserves_nothing_and_says_what_is_counted(engine: Bench) -> None:
-    *_, row = draw_timeline(engine, (10, 5, 5), device_type="cpu", reserved_bytes=0)
+def test_the_host_reserves_nothing_and_says_what_is_counted() -> None:
+    *_, row = draw_timeline(POLARS, (10, 5, 5), device_type="cpu", reserved_bytes=0)
     assert (row["device"], row["peak_allocated_bytes"], row["peak_reserved_bytes"]) == ("cpu", 5, None)
     assert row["reason"] == "of the host only what was handed out while the profiler ran is counted"
 
 
-def test_a_rank_without_allocations_has_no_number_and_a_reason(engine: Bench) -> None:
-    (row,) = draw_timeline(engine)
+def test_a_rank_without_allocations_has_no_number_and_a_reason() -> None:
+    (row,) = draw_timeline(POLARS)
     assert (row["device"], row["period"], row["peak_allocated_bytes"]) == ("none", "trace", None)
     assert (row["evidence"], row["allocations_count"]) == ("unobservable", 0)
     assert row["reason"] == "the profiler recorded no allocations (profile_memory=True records them)"

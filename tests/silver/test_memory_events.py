@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bronze import trace_events
+from lake.engines import engine as lake_engine
 from silver.memory_events import TABLE, conform
 from tests.support.silver_rows import RUN, rows_of, run_plan, sort_rows
 
 if TYPE_CHECKING:
     from tests.support.silver_rows import Bench
 
+POLARS = lake_engine("polars")
 NUMBERS = ("device_type", "device_id", "block_bytes", "allocated_bytes", "reserved_bytes")
 GIVEN = {"Device Type": 1, "Device Id": 0, "Bytes": 512, "Total Allocated": 1536, "Total Reserved": 2048, "Addr": 7}
 
@@ -36,13 +38,13 @@ def test_numbers_are_taken_wherever_they_stand_among_the_arguments(engine: Bench
     assert found == [("cuda", 0, 512, 1536, 2048)] * 2
 
 
-def test_a_block_taken_back_is_negative_and_the_host_has_no_number(engine: Bench) -> None:
+def test_a_block_taken_back_is_negative_and_the_host_has_no_number() -> None:
     host = {"Device Type": 0, "Device Id": -1, "Bytes": -512, "Total Allocated": 0, "Total Reserved": 0}
-    assert take_numbers(engine, memory(host)) == [("cpu", 0, -512, 0, 0)]
+    assert take_numbers(POLARS, memory(host)) == [("cpu", 0, -512, 0, 0)]
 
 
-def test_a_device_that_torch_may_add_is_another(engine: Bench) -> None:
-    assert take_numbers(engine, memory(GIVEN | {"Device Type": 20, "Device Id": 3})) == [("other", 3, 512, 1536, 2048)]
+def test_a_device_that_torch_may_add_is_another() -> None:
+    assert take_numbers(POLARS, memory(GIVEN | {"Device Type": 20, "Device Id": 3})) == [("other", 3, 512, 1536, 2048)]
 
 
 def test_what_states_no_total_or_no_number_is_left_out(engine: Bench) -> None:
