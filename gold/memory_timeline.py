@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import narwhals as nw
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any
 
-from lake.frames import Frame, compute_once, divide_down, join_reasons, select_declared, to_flag
+import narwhals as nw
+import pyarrow as pa
+
+from lake.frames import Frame, compute_once, divide_down, to_flag
 from lake.tables import RUN_ID, Table, int32, int64, text
-from silver.span_context import assign_steps
 from silver.steps import EVIDENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 # The time of a rank is cut into so many slices at most, whatever it recorded.
 SLICES = 100
@@ -55,50 +61,26 @@ _INT = nw.Int64
 _RANK = ("run_id", "rank")
 _KEYS = (*_RANK, "device", "period_number")
 _COUNTS = ("allocations_count", "frees_count")
-_PEAKS = tuple(f"peak_{level}_{what}" for level in LEVELS for what in ("bytes", "ts_ns"))
+NOT_RECORDED = "the profiler recorded no allocations (profile_memory=True records them)"
+OF_THE_HOST = "of the host only what was handed out while the profiler ran is counted"
 
 
-def measure(events: Frame, steps: Frame) -> Frame:
-    """Read the total before and after each event: the level of a slice is then known without what came earlier."""
+def find_peaks(events: Frame) -> Frame:
+    """The peaks of each slice, and the first event before or after which the total was that.
+
+    The total before an event is that after it less the block: what a slice begins with is known without earlier ones.
+    """
     bounds = events.group_by(*_RANK).agg(_first_ns=nw.col("ts_ns").min(), _last_ns=nw.col("ts_ns").max())
     length = nw.col("_last_ns") - nw.col("_first_ns")
-    width = divide_down(length, nw.lit(SLICES).cast(_INT)) + 1
-    slices = _find_peaks(events.join(compute_once(bounds.with_columns(_width_ns=width)), on=list(_RANK), how="inner"))
-    slices = compute_once(slices)
-    columns = (*_KEYS, *_COUNTS, *_PEAKS, "ts_ns", "duration_ns", "period")
-    periods = (_add_up(slices), slices.with_columns(period=nw.lit("slice")))
-    found = nw.concat([one.select(*columns) for one in periods])
-    for level in LEVELS:
-        found = _assign_step(found, steps, level)
-    found = steps.select(*_RANK).unique().join(found, on=list(_RANK), how="left")
-    is_seen = ~nw.col("period").is_null()
-    is_host = nw.col("device") == "cpu"
-    return select_declared(
-        found.with_columns(
-            nw.col("period_number", *_COUNTS).fill_null(0),
-            device=nw.col("device").fill_null(NO_DEVICE),
-            period=nw.col("period").fill_null("trace"),
-            evidence=nw.when(is_seen).then(nw.lit("measured")).otherwise(nw.lit("unobservable")),
-            reason=join_reasons(
-                (~is_seen, "the profiler recorded no allocations (profile_memory=True records them)"),
-                (is_host, "of the host only what was handed out while the profiler ran is counted"),
-            ),
-        ),
-        TABLE,
-    )
-
-
-def _find_peaks(events: Frame) -> Frame:
-    """The peaks of each slice, and the first event before or after which the total was that."""
+    bounds = bounds.with_columns(_width_ns=divide_down(length, nw.lit(SLICES).cast(_INT)) + 1)
+    events = events.join(compute_once(bounds), on=list(_RANK), how="inner")
     number = divide_down(nw.col("ts_ns") - nw.col("_first_ns"), nw.col("_width_ns"))
     is_given = nw.col("block_bytes") >= 0
     device = nw.concat_str(nw.lit("cuda:"), nw.col("device_id").cast(nw.String))
-    device = nw.when(nw.col("device_type") == "cuda").then(device).otherwise(nw.col("device_type"))
     before = nw.col("allocated_bytes") - nw.col("block_bytes")
     events = events.with_columns(
-        device=device,
+        device=nw.when(nw.col("device_type") == "cuda").then(device).otherwise(nw.col("device_type")),
         period_number=number + 1,
-        _start_ns=nw.col("_first_ns") + number * nw.col("_width_ns"),
         allocations_count=to_flag(is_given),
         frees_count=to_flag(~is_given),
         _allocated=nw.when(is_given).then(nw.col("allocated_bytes")).otherwise(before),
@@ -108,49 +90,83 @@ def _find_peaks(events: Frame) -> Frame:
     most = events.group_by(*_KEYS).agg(
         *(nw.col(name).sum().cast(_INT) for name in _COUNTS),
         *(nw.col(f"_{level}").max().alias(f"peak_{level}_bytes") for level in LEVELS),
-        *(nw.col(name).min() for name in ("_first_ns", "_last_ns", "_width_ns", "_start_ns")),
+        *(nw.col(name).min() for name in ("_first_ns", "_last_ns", "_width_ns")),
     )
-    reached = events.join(
-        most.select(*_KEYS, *(f"peak_{level}_bytes" for level in LEVELS)), on=list(_KEYS), how="inner"
-    )
-    moments = reached.group_by(*_KEYS).agg(
-        nw.when(nw.col(f"_{level}") == nw.col(f"peak_{level}_bytes"))
-        .then(nw.col("ts_ns"))
-        .min()
-        .alias(f"peak_{level}_ts_ns")
-        for level in LEVELS
-    )
-    found = most.join(moments, on=list(_KEYS), how="inner")
-    return found.rename({"_start_ns": "ts_ns", "_width_ns": "duration_ns"})
-
-
-def _add_up(slices: Frame) -> Frame:
-    """The whole from its slices: the greatest of their peaks, and the first moment at which one was that."""
-    keys = [*_RANK, "device"]
-    slices = slices.with_columns(nw.col(f"peak_{level}_bytes").max().over(*keys).alias(f"_{level}") for level in LEVELS)
-    found = slices.group_by(*keys).agg(
-        *(nw.col(name).sum().cast(_INT) for name in _COUNTS),
-        *(nw.col(f"_{level}").max().alias(f"peak_{level}_bytes") for level in LEVELS),
-        *(
-            nw.when(nw.col(f"peak_{level}_bytes") == nw.col(f"_{level}"))
-            .then(nw.col(f"peak_{level}_ts_ns"))
+    peaks = most.select(*_KEYS, *(f"peak_{level}_bytes" for level in LEVELS))
+    moments = (
+        events.join(peaks, on=list(_KEYS), how="inner")
+        .group_by(*_KEYS)
+        .agg(
+            nw.when(nw.col(f"_{level}") == nw.col(f"peak_{level}_bytes"))
+            .then(nw.col("ts_ns"))
             .min()
             .alias(f"peak_{level}_ts_ns")
             for level in LEVELS
-        ),
-        ts_ns=nw.col("_first_ns").min(),
-        _last_ns=nw.col("_last_ns").max(),
+        )
     )
-    return found.with_columns(
-        duration_ns=nw.col("_last_ns") - nw.col("ts_ns"),
-        period_number=nw.lit(0).cast(_INT),
-        period=nw.lit("trace"),
-    )
+    return most.join(moments, on=list(_KEYS), how="inner")
 
 
-def _assign_step(found: Frame, steps: Frame, level: str) -> Frame:
-    """The step that holds the moment of a peak."""
-    placed = assign_steps(found.rename({"ts_ns": "_ts_ns", f"peak_{level}_ts_ns": "ts_ns"}), steps)
-    return placed.rename(
-        {"ts_ns": f"peak_{level}_ts_ns", "_ts_ns": "ts_ns", "step_number": f"peak_{level}_step_number"}
-    )
+def measure(peaks: pa.Table, steps: pa.Table) -> pa.Table:
+    """Put the slices of each device together, and name the step of each peak; there are few rows, whatever ran."""
+    stepped: dict[int, list[dict[str, Any]]] = {}
+    for step in sorted(steps.to_pylist(), key=lambda step: step["ts_ns"]):
+        stepped.setdefault(step["rank"], []).append(step)
+    devices: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    for row in sorted(peaks.to_pylist(), key=lambda row: row["period_number"]):
+        devices.setdefault((row["rank"], row["device"]), []).append(row)
+    rows = [
+        _describe(period, stepped[rank], device)
+        for (rank, device), slices in devices.items()
+        if rank in stepped
+        for period in (_add_up(slices), *(_place(one) for one in slices))
+    ]
+    seen = {rank for rank, _ in devices}
+    rows += [
+        _describe({"run_id": known[0]["run_id"], "rank": rank, "period": "trace", "period_number": 0}, known, NO_DEVICE)
+        for rank, known in stepped.items()
+        if rank not in seen
+    ]
+    return pa.Table.from_pylist(rows, schema=TABLE.arrow_schema)
+
+
+def _place(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A slice with its bounds."""
+    begun = row["_first_ns"] + (row["period_number"] - 1) * row["_width_ns"]
+    return {**row, "period": "slice", "ts_ns": begun, "duration_ns": row["_width_ns"]}
+
+
+def _add_up(slices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The whole from its slices, in their order: the first of the greatest peaks."""
+    whole = dict(slices[0])
+    for level in LEVELS:
+        names = [f"peak_{level}_bytes", f"peak_{level}_ts_ns"]
+        most = max(slices, key=lambda row: -1 if row[names[0]] is None else row[names[0]])
+        whole |= {name: most[name] for name in names}
+    whole |= {name: sum(row[name] for row in slices) for name in _COUNTS}
+    length = whole["_last_ns"] - whole["_first_ns"]
+    return whole | {"period": "trace", "period_number": 0, "ts_ns": whole["_first_ns"], "duration_ns": length}
+
+
+def _describe(period: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], device: str) -> dict[str, Any]:
+    """One row of the table; a rank without allocations has the reason alone."""
+    is_seen = device != NO_DEVICE
+    found = {name: period.get(name) for name in TABLE.column_names}
+    found |= {name: period.get(name, 0) for name in _COUNTS}
+    found |= {f"peak_{level}_step_number": _find_step(found[f"peak_{level}_ts_ns"], steps) for level in LEVELS}
+    return found | {
+        "device": device,
+        "evidence": "measured" if is_seen else "unobservable",
+        "reason": OF_THE_HOST if device == "cpu" else None if is_seen else NOT_RECORDED,
+    }
+
+
+def _find_step(moment: int | None, steps: Sequence[Mapping[str, Any]]) -> int | None:
+    """The step that holds a moment: the last that had begun, if it had not ended."""
+    if moment is None:
+        return None
+    place = bisect_right(steps, moment, key=lambda step: step["ts_ns"]) - 1
+    if place < 0 or steps[place]["ts_ns"] + steps[place]["duration_ns"] <= moment:
+        return None
+    number: int = steps[place]["step_number"]
+    return number

@@ -25,6 +25,7 @@ from gold import (
     kernel_sequences,
     launches,
     logged_steps,
+    memory_timeline,
     operation_costs,
     operator_time,
     queue_length,
@@ -39,7 +40,7 @@ from lake.engines import PolarsEngine
 from lake.errors import naming
 from lake.spill import SpilledRows
 from lake.tables import Scope
-from silver import collectives, operator_shapes, runs, spans, steps, throughput
+from silver import collectives, memory_events, operator_shapes, runs, spans, steps, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -193,6 +194,12 @@ class GoldBuild:
                 roofline.measure(
                     self._engine.rows(roofline.sum_shapes(wrap_sums(), self._read(operator_shapes.TABLE))),
                     self._engine.rows(self._read(runs.TABLE)),
+                )
+            ),
+            memory_timeline.TABLE.name: lambda: self._engine.wrap(
+                memory_timeline.measure(
+                    self._engine.rows(memory_timeline.find_peaks(self._read(memory_events.TABLE)), is_lean=True),
+                    self._engine.rows(stepped),
                 )
             ),
             critical_path.TABLE.name: lambda: self._engine.wrap(

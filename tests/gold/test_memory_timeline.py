@@ -29,10 +29,8 @@ def draw_timeline(
         for place, (at, size, total) in enumerate(blocks)
     ]
     known = [{"run_id": RUN, "rank": 0, **step} for step in stepped or [{}]]
-    plan = memory_timeline.measure(
-        bench.wrap(rows_of(memory_events.TABLE, rows)), bench.wrap(rows_of(steps.TABLE, known))
-    )
-    found = bench.rows(plan).to_pylist()
+    peaks = bench.rows(memory_timeline.find_peaks(bench.wrap(rows_of(memory_events.TABLE, rows))))
+    found = memory_timeline.measure(peaks, rows_of(steps.TABLE, known)).to_pylist()
     return sorted(found, key=lambda row: (row["device"], row["period"], row["period_number"]))
 
 
@@ -92,10 +90,8 @@ def test_peaks_equal_a_look_at_every_event(blocks: list[tuple[int, int, int, int
         | {"ts_ns": at, "block_bytes": size, "allocated_bytes": total, "reserved_bytes": total // 2}
         for place, (at, size, total, gpu) in enumerate(events)
     ]
-    plan = memory_timeline.measure(
-        POLARS.wrap(rows_of(memory_events.TABLE, rows)), POLARS.wrap(rows_of(steps.TABLE, [{"run_id": RUN}]))
-    )
-    found = POLARS.rows(plan).to_pylist()
+    peaks = POLARS.rows(memory_timeline.find_peaks(POLARS.wrap(rows_of(memory_events.TABLE, rows))))
+    found = memory_timeline.measure(peaks, rows_of(steps.TABLE, [{"run_id": RUN}])).to_pylist()
     least, most = min(at for at, *_ in events), max(at for at, *_ in events)
     assert sum(row["allocations_count"] + row["frees_count"] for row in found) == 2 * len(events)
     for row in found:
