@@ -49,6 +49,12 @@ def test_the_peak_has_its_moment_and_its_step(engine: Bench) -> None:
     assert (row["allocations_count"], row["frees_count"], row["evidence"], row["reason"]) == (3, 1, "measured", None)
 
 
+def test_a_moment_at_the_very_end_of_a_step_is_in_none() -> None:
+    step = {"step_number": 7, "ts_ns": 1000, "duration_ns": 100}
+    found = [draw_timeline(POLARS, (at, 10, 10), stepped=[step])[-1] for at in (999, 1000, 1099, 1100)]
+    assert [row["peak_allocated_step_number"] for row in found] == [None, 7, 7, None]
+
+
 def test_a_slice_begins_with_what_was_handed_out_before_it() -> None:
     *slices, whole = draw_timeline(POLARS, (1, 50, 50), (1000, -20, 30))
     assert [row["period_number"] for row in slices] == [1, 100]
