@@ -9,10 +9,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from assets.build import bronze, gold, silver
 from benchmarks.peers import PEERS
 from benchmarks.summary import land_files
-from gold import idle_breakdown, queue_length
+from gold import copy_bandwidth, idle_breakdown, kernel_sequences, queue_length
 from lake.engines import engine
 from lake.landing_zone import LandingZone
 from lake.store import Lake
@@ -26,7 +28,14 @@ if TYPE_CHECKING:
 # The peer rounds idle times to hundredths of a microsecond, and adds up microseconds as floating point.
 _ROUNDED_NS = 5.0
 _ADDED_NS = 1.0
-_TABLES = (idle_breakdown.TABLE, queue_length.TABLE)
+_TABLES = (idle_breakdown.TABLE, queue_length.TABLE, copy_bandwidth.TABLE, kernel_sequences.TABLE)
+# How the peer names kinds of copies.
+_COPIES = {
+    "Memcpy DtoD": "on_gpu",
+    "Memcpy DtoH": "gpu_to_host",
+    "Memcpy HtoD": "host_to_gpu",
+    "Memset": "memset",
+}
 
 
 def main(folder: str) -> None:
@@ -66,6 +75,15 @@ def _pair_values(answer: dict[str, Any], lake: Lake, run_id: str) -> Iterator[Va
     for stream, peak, queued_us in answer["queues"]:
         yield f"stream {stream} peak_length", peak, queues[stream]["peak_length"], 0
         yield f"stream {stream} queued_ns", queued_us * 1e3, queues[stream]["queued_ns"], _ADDED_NS
+    wholes = lake.scan(copy_bandwidth.TABLE, [run_id]).filter(period="trace").collect().to_dicts()
+    copied = {row["copy_kind"]: row for row in wholes}
+    for kind, count, moved, slack in answer["copies"]:
+        yield f"{kind} copies_count", count, copied[_COPIES[kind]]["copies_count"], 0
+        yield f"{kind} payload_bytes", moved, copied[_COPIES[kind]]["payload_bytes"], slack
+    counts = {tuple(names): count for *names, count in answer["sequences"]}
+    for row in lake.scan(kernel_sequences.TABLE, [run_id]).filter(pl.col("place_number") > 0).collect().to_dicts():
+        names = tuple(row[name] for name in kernel_sequences.NAMES)
+        yield f"sequence {row['place_number']}", counts.get(names, 0), row["sequences_count"], 0
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ TABLE = Table(
 _KEYS = ("run_id", *TABLE.key)
 _CALLS = ("cuda_runtime", "cuda_driver")
 _SUMS = ("_bytes", "_known", "_queued", "_stepped_ns")
-_MOST_BYTES = 1 << 40
+MOST_BYTES = 1 << 40
 _NAMED = ("run_id", "rank", "name")
 _INT = nw.Int64
 
@@ -150,7 +150,7 @@ def _select_copies(spans: Frame) -> Frame:
     """Copies on the GPU's track, by where they really went, by their memory and by their size."""
     copies = spans.filter(nw.col("is_gpu"), nw.col("kind") == "copy")
     size = nw.col("payload_bytes")
-    is_known = ((size >= 0) & (size <= _MOST_BYTES)).fill_null(False)
+    is_known = ((size >= 0) & (size <= MOST_BYTES)).fill_null(False)
     named = nw.lit(_LARGEST)
     for name, most in reversed(SIZES.items()):
         named = nw.when(size <= most).then(nw.lit(name)).otherwise(named)

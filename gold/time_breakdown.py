@@ -22,8 +22,8 @@ HOST_PARTS = ("crypto", "transport", "wait", "blocking_copy", "launch", "sync", 
 KINDS = (*GPU_PARTS, *HOST_PARTS)
 PARTS = (*KINDS, "idle", "unattributed")
 # A kernel that waits for a peer comes last of what the GPU does, a host that waits after what another thread does.
-_KERNEL_WAIT = "kernel_wait"
-_CLASSES = (*GPU_PARTS, _KERNEL_WAIT, *HOST_PARTS)
+KERNEL_WAIT = "kernel_wait"
+CLASSES = (*GPU_PARTS, KERNEL_WAIT, *HOST_PARTS)
 # Parts of which also the whole is told, hidden behind compute or not.
 _WHOLES = ("collective", "copy", "crypto", "transport", "wait")
 
@@ -88,7 +88,7 @@ def charge_parts(spans: Frame, steps: Frame, waits: Frame, low_ns: int, high_ns:
 
     `waits` are those of gold.waiting, of all ranks.
     """
-    spans = _split(spans, waits)
+    spans = split_waits(spans, waits)
     spans, steps = clip_to_slice(spans, low_ns, high_ns), clip_to_slice(steps, low_ns, high_ns)
     working = spans.filter(~nw.col("_class").is_null())
     points = nw.concat([_points(steps, is_end=False), _points(steps, is_end=True)])
@@ -105,11 +105,11 @@ def charge_parts(spans: Frame, steps: Frame, waits: Frame, low_ns: int, high_ns:
 
 def cut_parts(spans: Frame, waits: Frame, low_ns: int, high_ns: int) -> Frame:
     """The same within a slice of time as intervals: each rank's moments, and the part that they are charged to."""
-    working = clip_to_slice(_split(spans, waits), low_ns, high_ns).filter(~nw.col("_class").is_null())
+    working = clip_to_slice(split_waits(spans, waits), low_ns, high_ns).filter(~nw.col("_class").is_null())
     swept = cut_segments(merge_intervals(working)).filter(nw.col("_length_ns") > 0)
     part = nw.lit(None).cast(nw.String)
-    for place in reversed(range(len(_CLASSES))):
-        name = "wait" if _CLASSES[place] == _KERNEL_WAIT else _CLASSES[place]
+    for place in reversed(range(len(CLASSES))):
+        name = "wait" if CLASSES[place] == KERNEL_WAIT else CLASSES[place]
         part = nw.when(is_running(place)).then(nw.lit(name)).otherwise(part)
     end = nw.col("_at_ns") + nw.col("_length_ns")
     return swept.select("rank", part=part, begin_ns=nw.col("_at_ns"), end_ns=end).filter(~nw.col("part").is_null())
@@ -128,10 +128,13 @@ def measure(charges: Frame, steps: Frame, seeing: Frame) -> Frame:
     return select_declared(_charge_remainder(found), TABLE)
 
 
-def _split(spans: Frame, waits: Frame) -> Frame:
-    """Give each span its class; one that holds waiting becomes two, of which the waiting comes first."""
+def split_waits(spans: Frame, waits: Frame, *also: str) -> Frame:
+    """Give each span its class; one that holds waiting becomes two, of which the waiting comes first.
+
+    `also` are further columns to keep.
+    """
     columns = ("run_id", "rank", "source_sha256", "ordinal")
-    used = (*columns, "ts_ns", "duration_ns", "is_orphan", "_class", "_is_unmatched")
+    used = (*columns, "ts_ns", "duration_ns", "is_orphan", "_class", "_is_unmatched", *also)
     may_wait = nw.col("kind").is_in(["collective", "transport"])
     plain = spans.filter(~may_wait).with_columns(_class=_class(), _is_unmatched=nw.lit(False))
     known = waits.with_columns(_is_known=nw.lit(True))
@@ -145,10 +148,10 @@ def _split(spans: Frame, waits: Frame) -> Frame:
     transfer = asked.with_columns(
         ts_ns=nw.col("ts_ns") + nw.col("_wait_ns"), duration_ns=nw.col("duration_ns") - nw.col("_wait_ns")
     )
-    place = {name: nw.lit(_CLASSES.index(name)).cast(nw.Int64) for name in (_KERNEL_WAIT, "wait")}
+    place = {name: nw.lit(CLASSES.index(name)).cast(nw.Int64) for name in (KERNEL_WAIT, "wait")}
     waited = asked.filter(nw.col("_wait_ns") > 0).with_columns(
         duration_ns=nw.col("_wait_ns"),
-        _class=nw.when(nw.col("kind") == "collective").then(place[_KERNEL_WAIT]).otherwise(place["wait"]),
+        _class=nw.when(nw.col("kind") == "collective").then(place[KERNEL_WAIT]).otherwise(place["wait"]),
     )
     return nw.concat([plain.select(used), transfer.select(used), waited.select(used)])
 
@@ -158,7 +161,7 @@ def _class() -> nw.Expr:
     found = nw.lit(None).cast(nw.Int64)
     for kind in KINDS:
         is_it = (nw.col("kind") == kind) & (nw.col("pattern") != "python_frame")
-        found = nw.when(is_it).then(nw.lit(_CLASSES.index(kind)).cast(nw.Int64)).otherwise(found)
+        found = nw.when(is_it).then(nw.lit(CLASSES.index(kind)).cast(nw.Int64)).otherwise(found)
     return found
 
 
@@ -190,8 +193,8 @@ def _lengths() -> dict[str, nw.Expr]:
 
 def _classes_of(kind: str) -> tuple[int, ...]:
     """The places in the priority of what is told as one part."""
-    names = (_KERNEL_WAIT, kind) if kind == "wait" else (kind,)
-    return tuple(_CLASSES.index(name) for name in names)
+    names = (KERNEL_WAIT, kind) if kind == "wait" else (kind,)
+    return tuple(CLASSES.index(name) for name in names)
 
 
 def _cover(steps: Frame, spans: Frame, name: str) -> Frame:

@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING, Any
 from gold import (
     attested_runs,
     collective_bandwidth,
+    copy_bandwidth,
     cost_model,
+    critical_path,
     energy_overhead,
     exposure,
     history,
     idle_breakdown,
     kernel_breakdown,
+    kernel_sequences,
     launches,
+    memory_timeline,
     operation_costs,
     operation_overhead,
+    operator_time,
     overhead_breakdown,
     pairs,
     prediction_checks,
@@ -69,10 +74,18 @@ TELLING: dict[str, tuple[str, ...]] = {
             "reason",
         ),
     ),
+    copy_bandwidth.TABLE.full_name: (
+        *("run_id", "rank", "device_id", "copy_kind", "period", "period_number", "copies_count", "payload_bytes"),
+        *("busy_ns", "bytes_per_second", "evidence", "reason"),
+    ),
     cost_model.TABLE.full_name: (
         *("regime", "machine", "term", "chains_count", "bytes_per_second", "low_bytes_per_second"),
         *("high_bytes_per_second", "alpha_ns", "slowdown_ratio", "pairs_count", "models_count"),
         *("median_error_fraction", "p90_error_fraction", "source", "evidence", "reason"),
+    ),
+    critical_path.TABLE.full_name: (
+        *("run_id", "rank", "step_number", "duration_ns", "bound", *(f"{part}_ns" for part in critical_path.PARTS)),
+        *("evidence", "reason"),
     ),
     energy_overhead.TABLE.full_name: (
         *("run_id", "baseline_run_id", "energy_j", "baseline_energy_j", "overhead_j", "energy_ratio"),
@@ -94,9 +107,17 @@ TELLING: dict[str, tuple[str, ...]] = {
         *("run_id", "name", "kind", "total_ns", "share_fraction"),
         *("kernels_count", "p50_ns", "p99_ns", "evidence"),
     ),
+    kernel_sequences.TABLE.full_name: (
+        *("run_id", "rank", "place_number", "first_name", "second_name", "third_name", "sequences_count", "total_ns"),
+        *("share_fraction", "evidence", "reason"),
+    ),
     launches.TABLE.full_name: (
         *("run_id", "rank", "launches_count", "first_launch_ns", "launch_p50_ns", "launch_p99_ns"),
         *("queue_p50_ns", "queue_p99_ns", "short_kernels_fraction", "evidence", "gpu_evidence", "reason"),
+    ),
+    memory_timeline.TABLE.full_name: (
+        *("run_id", "rank", "device", "period", "period_number", "peak_allocated_bytes", "peak_allocated_ts_ns"),
+        *("peak_allocated_step_number", "peak_reserved_bytes", "evidence", "reason"),
     ),
     operation_costs.TABLE.full_name: (
         *("run_id", "operation", "name", "direction", "memory", "size_class", "operations_count"),
@@ -106,6 +127,10 @@ TELLING: dict[str, tuple[str, ...]] = {
         *("run_id", "operation", "name", "direction", "memory", "size_class", "baseline_median_ns", "median_ns"),
         *("slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio", "q_value", "verdict_class"),
         *("runs_count", "operations_count", "evidence", "reason"),
+    ),
+    operator_time.TABLE.full_name: (
+        *("run_id", "rank", "category", "name", "calls_count", "total_ns", "self_ns", "launched_count", "launched_ns"),
+        *("evidence", "reason"),
     ),
     pairs.TABLE.full_name: (
         *("run_id", "baseline_run_id", "regime", "baseline_regime", "paired_by", "repeats", "baseline_repeats"),

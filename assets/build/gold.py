@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -19,10 +19,15 @@ from assets.build.freshness import Look, fingerprint_run
 from assets.build.table_tasks import hand_out
 from gold import (
     attested_runs,
+    copy_bandwidth,
+    critical_path,
     idle_breakdown,
+    kernel_sequences,
     launches,
     logged_steps,
+    memory_timeline,
     operation_costs,
+    operator_time,
     queue_length,
     roofline,
     step_times,
@@ -35,7 +40,7 @@ from lake.engines import PolarsEngine
 from lake.errors import naming
 from lake.spill import SpilledRows
 from lake.tables import Scope
-from silver import collectives, operator_shapes, runs, spans, steps, throughput
+from silver import collectives, memory_events, operator_shapes, runs, spans, steps, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -67,6 +72,9 @@ SLICED_TABLES = (
     idle_breakdown.TABLE,
     queue_length.TABLE,
     roofline.TABLE,
+    copy_bandwidth.TABLE,
+    kernel_sequences.TABLE,
+    operator_time.TABLE,
 )
 # To read a rank's spans so many times takes less than to share them out.
 READ_AGAIN = 8
@@ -140,10 +148,11 @@ class GoldBuild:
 
     @cached_property
     def known(self) -> dict[str, pa.Table]:
-        """What slices of time need of the whole run: where ranks waited for each other, and the first calls."""
+        """What slices of time need of the whole run: where ranks waited, the first calls, when copies ran."""
         return {
             "waits": self._engine.rows(waiting.find_waits(self._spanned, self._read(collectives.TABLE))),
             "first_calls": self._engine.rows(operation_costs.find_first_calls(self._spanned), is_lean=True),
+            "copy_times": self._engine.rows(copy_bandwidth.find_copy_times(self._spanned)),
         }
 
     def _wrap_known(self, name: str) -> Frame:
@@ -171,6 +180,11 @@ class GoldBuild:
             ),
             idle_breakdown.TABLE.name: lambda: idle_breakdown.measure(wrap_sums(), stepped),
             queue_length.TABLE.name: lambda: queue_length.measure(wrap_sums(), stepped),
+            kernel_sequences.TABLE.name: lambda: kernel_sequences.measure(wrap_sums(), stepped),
+            operator_time.TABLE.name: lambda: operator_time.measure(wrap_sums(), stepped),
+            copy_bandwidth.TABLE.name: lambda: copy_bandwidth.measure(
+                wrap_sums(), self._wrap_known("copy_times"), stepped
+            ),
             time_breakdown.TABLE.name: lambda: time_breakdown.measure(wrap_sums(), stepped, seeing()),
             launches.TABLE.name: lambda: launches.measure(wrap_sums(), spanned),
             operation_costs.TABLE.name: lambda: operation_costs.measure(
@@ -180,6 +194,19 @@ class GoldBuild:
                 roofline.measure(
                     self._engine.rows(roofline.sum_shapes(wrap_sums(), self._read(operator_shapes.TABLE))),
                     self._engine.rows(self._read(runs.TABLE)),
+                )
+            ),
+            memory_timeline.TABLE.name: lambda: self._engine.wrap(
+                memory_timeline.measure(
+                    self._engine.rows(memory_timeline.find_peaks(self._read(memory_events.TABLE)), is_lean=True),
+                    self._engine.rows(stepped),
+                )
+            ),
+            critical_path.TABLE.name: lambda: self._engine.wrap(
+                critical_path.measure(
+                    self._engine.rows(stepped),
+                    partial(self._read_work, critical_path.select_gpu_work),
+                    partial(self._read_work, critical_path.select_host_work),
                 )
             ),
             step_times.TABLE.name: lambda: self._engine.wrap(
@@ -207,6 +234,11 @@ class GoldBuild:
 
         return self._engine.rows(plans.get(table.name, transform_inputs)(), is_lean=True)
 
+    def _read_work(self, select_work: Callable[[Frame, Frame], Frame], rank: int) -> pa.Table:
+        """Work of one rank, as it is chosen for its critical path."""
+        spanned, waits = (frame.filter(nw.col("rank") == rank) for frame in (self._spanned, self._wrap_known("waits")))
+        return self._engine.rows(select_work(spanned, waits))
+
     def slices(self) -> list[Slice]:
         """Ranks and slices of time, none of which holds too many spans; one of nothing where there are none."""
         return list(self._slices(self._spanned)) or [((), 0, END_OF_TIME)]
@@ -226,6 +258,18 @@ class GoldBuild:
             idle_breakdown.TABLE.name: lambda: idle_breakdown.find_gaps(spanned, low, high),
             queue_length.TABLE.name: lambda: queue_length.count_queued(spanned, low, high),
             roofline.TABLE.name: lambda: roofline.sum_launched(spanned, low, high),
+            kernel_sequences.TABLE.name: lambda: kernel_sequences.count_sequences(spanned, low, high),
+            operator_time.TABLE.name: lambda: self._engine.wrap(
+                operator_time.sum_calls(
+                    self._engine.rows(operator_time.select_calls(spanned, low, high)),
+                    self._engine.rows(operator_time.select_launched(spanned, low, high)),
+                    low,
+                    high,
+                )
+            ),
+            copy_bandwidth.TABLE.name: lambda: copy_bandwidth.sum_copies(
+                spanned, self._wrap_known("copy_times"), low, high
+            ),
             operation_costs.TABLE.name: lambda: operation_costs.count_operations(
                 spanned, self._stepped, self._wrap_known("first_calls"), low, high
             ),

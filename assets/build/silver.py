@@ -38,6 +38,7 @@ from silver import (
     clock_offsets,
     collectives,
     crossings,
+    memory_events,
     nsys_ranks,
     profiler_events,
     rejects,
@@ -74,7 +75,7 @@ def _count_landed(source: dict[str, Any]) -> int:
     return count
 
 
-_LARGE = (spans.TABLE, crossings.TABLE)
+_LARGE = (spans.TABLE, crossings.TABLE, memory_events.TABLE)
 
 
 def materialise(lake: Lake, run_id: str, engine: Engine, tables: Sequence[Table] = TABLES) -> list[Written]:
@@ -154,6 +155,11 @@ class SilverBuild:
             whole = {chunk.ranks: chunk for chunk in plan}.values()
             found = (crossings.conform(chunk.of(intervals), chunk.of(together), self._runs) for chunk in whole)
             self._fill_stage(stage, map(self._engine.rows, found))
+        elif stage.table == memory_events.TABLE:
+            whole = {chunk.ranks: chunk for chunk in plan}.values()
+            self._fill_stage(
+                stage, (self._engine.rows(memory_events.conform(chunk.of(self._traces))) for chunk in whole)
+            )
         else:
             rows = self._engine.rows(self._plan(stage.table))
             if stage.table == rule_counts.TABLE:

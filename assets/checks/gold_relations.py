@@ -66,6 +66,101 @@ RELATIONS = (
             ORDER BY run_id, rank, device_id, stream""",
     ),
     Relation(
+        name="memory_is_that_of_silver",
+        sentence="the whole and its slices have the events of silver.memory_events, and the same peak",
+        table=table("gold.memory_timeline"),
+        reads=(table("silver.memory_events"),),
+        query="""
+            WITH found AS (
+                SELECT run_id, rank, count(*) AS events_count,
+                    CASE device_type WHEN 'cuda' THEN concat('cuda:', device_id) ELSE device_type END AS device,
+                    max(greatest(allocated_bytes, allocated_bytes - block_bytes)) AS found_bytes
+                FROM silver.memory_events GROUP BY ALL),
+            summed AS (
+                SELECT run_id, rank, device, period, sum(allocations_count + frees_count) AS changes_count,
+                    max(peak_allocated_bytes) AS peak_bytes
+                FROM checked GROUP BY ALL)
+            SELECT run_id, rank, device, period, changes_count, events_count, peak_bytes, found_bytes
+            FROM summed FULL JOIN found USING (run_id, rank, device)
+            WHERE (changes_count, peak_bytes) IS DISTINCT FROM (coalesce(events_count, 0), found_bytes)
+            ORDER BY run_id, rank, device, period""",
+    ),
+    Relation(
+        name="copies_are_the_gpu_spans",
+        sentence="the whole and its slices have the copies and memsets of silver.spans, and their bytes",
+        table=table("gold.copy_bandwidth"),
+        reads=(table("silver.spans"),),
+        query="""
+            WITH found AS (
+                SELECT run_id, rank, count(*) AS found_count FROM silver.spans
+                WHERE is_gpu AND kind IN ('copy', 'memset') GROUP BY run_id, rank),
+            summed AS (
+                SELECT run_id, rank, sum(copies_count) FILTER (period = 'trace') AS copies_count,
+                    coalesce(sum(copies_count) FILTER (period = 'slice'), 0) AS sliced_count,
+                    sum(payload_bytes) FILTER (period = 'trace') AS payload_bytes,
+                    sum(payload_bytes) FILTER (period = 'slice') AS sliced_bytes,
+                    sum(busy_ns) FILTER (period = 'trace') AS busy_ns,
+                    sum(busy_ns) FILTER (period = 'slice') AS sliced_ns
+                FROM checked GROUP BY run_id, rank)
+            SELECT run_id, rank, copies_count, sliced_count, found_count, payload_bytes, sliced_bytes
+            FROM summed FULL JOIN found USING (run_id, rank)
+            WHERE copies_count IS DISTINCT FROM coalesce(found_count, 0) OR copies_count <> sliced_count
+            OR payload_bytes IS DISTINCT FROM sliced_bytes OR busy_ns > sliced_ns
+            ORDER BY run_id, rank""",
+    ),
+    Relation(
+        name="sequences_are_of_the_gpu_spans",
+        sentence="a rank has two sequences fewer than each of its streams has work, and no more are listed",
+        table=table("gold.kernel_sequences"),
+        reads=(table("silver.spans"),),
+        query="""
+            WITH streams AS (
+                SELECT run_id, rank, greatest(count(*) - 2, 0) AS sequences_count FROM silver.spans
+                WHERE is_gpu AND stream_id IS NOT NULL GROUP BY run_id, rank, coalesce(device_id, 0), stream_id),
+            found AS (SELECT run_id, rank, sum(sequences_count) AS found_count FROM streams GROUP BY run_id, rank)
+            SELECT run_id, rank, place_number, c.sequences_count, share_fraction, found_count
+            FROM checked c LEFT JOIN found USING (run_id, rank)
+            WHERE abs(coalesce(share_fraction, 0) * coalesce(found_count, 0) - c.sequences_count) > 0.01
+            ORDER BY run_id, rank, place_number""",
+    ),
+    Relation(
+        name="chains_sum_to_the_step",
+        sentence="the steps are those of silver.steps, and the parts of a chain sum to its step, to the nanosecond",
+        table=table("gold.critical_path"),
+        reads=(table("silver.steps"),),
+        query="""
+            WITH summed AS (
+                SELECT *, compute_ns + collective_ns + copy_ns + memset_ns + crypto_ns + transport_ns + wait_ns
+                    + blocking_copy_ns + launch_ns + sync_ns + host_ns + delay_ns + idle_ns AS parts_ns
+                FROM checked)
+            SELECT run_id, rank, step_number, c.duration_ns, s.duration_ns AS step_duration_ns, parts_ns
+            FROM summed c FULL JOIN silver.steps s USING (run_id, rank, step_number)
+            WHERE c.duration_ns IS DISTINCT FROM s.duration_ns OR coalesce(parts_ns, c.duration_ns) <> c.duration_ns
+            ORDER BY run_id, rank, step_number""",
+    ),
+    Relation(
+        name="operators_are_those_of_silver",
+        sentence="calls, their time and the GPU work that has a launch are those of silver.spans",
+        table=table("gold.operator_time"),
+        reads=(table("silver.spans"),),
+        query="""
+            WITH found AS (
+                SELECT run_id, rank,
+                    count(*) FILTER (category IN ('cpu_op', 'cuda_runtime', 'cuda_driver')) AS found_count,
+                    sum(duration_ns) FILTER (category IN ('cpu_op', 'cuda_runtime', 'cuda_driver')) AS found_ns,
+                    count(*) FILTER (is_gpu AND NOT is_orphan) AS work_count
+                FROM silver.spans GROUP BY run_id, rank),
+            summed AS (
+                SELECT run_id, rank, sum(calls_count) AS calls_count, sum(total_ns) AS total_ns,
+                    sum(launched_count) AS launched_count, bool_or(self_ns > total_ns) AS is_more
+                FROM checked GROUP BY run_id, rank)
+            SELECT run_id, rank, calls_count, found_count, total_ns, found_ns, launched_count, work_count
+            FROM summed LEFT JOIN found USING (run_id, rank)
+            WHERE (calls_count, total_ns, launched_count)
+                IS DISTINCT FROM (coalesce(found_count, 0), coalesce(found_ns, 0), coalesce(work_count, 0)) OR is_more
+            ORDER BY run_id, rank""",
+    ),
+    Relation(
         name="crossings_are_those_of_silver",
         sentence="crossings and violations of a boundary are as many as in silver.crossings",
         table=table("gold.sealing_coverage"),

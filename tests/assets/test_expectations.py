@@ -94,6 +94,11 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
     "sum": ("gold.time_breakdown", first("compute_ns", pl.col("compute_ns") + 1), "parts_sum_to_the_step", 1),
     "lost step": ("gold.time_breakdown", one_fewer, "steps_are_those_of_silver", 1),
     "idle parts": ("gold.idle_breakdown", first("other_ns", pl.col("other_ns") + 1), "idle_parts_sum_to_the_whole", 1),
+    "memory events": ("gold.memory_timeline", first("frees_count", 1), "memory_is_that_of_silver", 1),
+    "copied bytes": ("gold.copy_bandwidth", first("copies_count", 99), "copies_are_the_gpu_spans", 1),
+    "sequences": ("gold.kernel_sequences", first("sequences_count", 0), "sequences_are_of_the_gpu_spans", 1),
+    "chain": ("gold.critical_path", first("host_ns", pl.col("host_ns") + 1), "chains_sum_to_the_step", 1),
+    "launched work": ("gold.operator_time", first("launched_count", 10**6), "operators_are_those_of_silver", 1),
     "kernel time": ("gold.kernel_breakdown", first("total_ns", pl.col("total_ns") + 1), "kernels_are_the_gpu_spans", 1),
     "violations": ("gold.sealing_coverage", first("violations_count", 99), "crossings_are_those_of_silver", 1),
     "energy of no step": (

@@ -35,7 +35,8 @@ def read_licence(name: str) -> str | None:
         return None
     classifiers = [one for one in said.get_all("Classifier") or () if one.startswith("License ::")]
     # Some put the whole text into the field: its first line names it.
-    return " ".join([said.get("License-Expression") or "", (said.get("License") or "")[:100], *classifiers])
+    fields = [(said.json.get(name) or "")[:100] for name in ("license_expression", "license")]
+    return " ".join([*map(str, fields), *classifiers])
 
 
 def is_permitted(name: str, licence: str) -> bool:
@@ -57,7 +58,7 @@ def is_permitted(name: str, licence: str) -> bool:
         ("", False),
     ],
 )
-def test_licences_are_told_apart(licence: str, answer: bool) -> None:  # noqa: FBT001 - a parameter of the case
+def test_licences_are_told_apart(licence: str, answer: bool) -> None:
     assert is_permitted("some-package", licence) is answer
 
 

@@ -24,6 +24,7 @@ from silver import (
     collectives,
     crossings,
     device_samples,
+    memory_events,
     nonce_budgets,
     nsys_ranks,
     operator_shapes,
@@ -359,6 +360,7 @@ def conform_chain(
     together = keep(collectives.TABLE, collectives.conform(kept, traces, claims))
     crossed = keep(crossings.TABLE, crossings.conform(kept, together, claims))
     keep(operator_shapes.TABLE, operator_shapes.conform(traces))
+    keep(memory_events.TABLE, memory_events.conform(traces))
     keep(nonce_budgets.TABLE, nonce_budgets.conform(crossed))
     paces = keep(throughput.TABLE, throughput.conform(bench.wrap(bronze.training), files, claims))
     attested = keep(attestations.TABLE, attestations.conform(bench.wrap(bronze.tokens), claims, stepped, paces))
