@@ -127,6 +127,30 @@ def test_another_stream_is_asked_where_neither_stream_nor_launch_explains_the_wa
     assert (close["collective_ns"], close["launch_ns"], close["delay_ns"]) == (0, 1 * US, 1 * US)
 
 
+def test_thirty_microseconds_are_already_more_than_stream_and_launch_explain() -> None:
+    asked, left = (
+        follow(
+            POLARS,
+            work("collective", 10 * US, 20 * US, launch=5 * US, stream=20),
+            work("compute", 40 * US, 30 * US, launch=at),
+            on_host("sync", 60 * US, 15 * US),
+            first=0,
+            last=100 * US,
+        )
+        for at in (10 * US, 10 * US + 1)
+    )
+    assert (asked["collective_ns"], left["collective_ns"]) == (20 * US, 0)
+
+
+def test_work_launched_at_the_very_end_of_the_work_before_follows_that() -> None:
+    followed, launched = (
+        follow(POLARS, work("copy", 110, 30, launch=100), work("compute", 150, 70, launch=at, call=2))
+        for at in (140, 141)
+    )
+    assert (followed["copy_ns"], followed["delay_ns"], followed["launch_ns"]) == (30, 10 + 9, 1)
+    assert (launched["copy_ns"], launched["delay_ns"], launched["launch_ns"]) == (0, 7, 2)
+
+
 def test_a_blocking_copy_is_its_copy_and_the_rest_of_the_call() -> None:
     row = follow(POLARS, on_host("blocking_copy", 120, 60), work("copy", 140, 30, launch=120, call=60))
     assert list_parts(row) == {"copy": 30, "blocking_copy": 10, "launch": 20, "idle": 40}
