@@ -90,7 +90,7 @@ def find_percentile(values: Iterable[float], fraction: float) -> float | None:
 
 def _describe_cost(machine: str, pairs: Sequence[ForecastPair], cost: RingCost) -> dict[str, Any]:
     held_out = leave_out(pairs, lambda pair: pair.candidate.model, cost.chains)
-    errors = [abs(predicted / pair.candidate_ns - 1) for _, pair, predicted in held_out]
+    errors = [abs(one.predicted_ns / one.pair.candidate_ns - 1) for one in held_out]
     without = [
         fit.ns_per_byte
         for model in sorted(cost.models)
