@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy
 
-from gold.bucket_replay import fit_scale, rebucket, replay, seal_ring
+from gold.bucket_replay import find_root, fit_scale, rebucket, replay, seal_ring
 from gold.forecast_runs import COSTS
 from gold.prediction_intervals import HeldOut, find_fitted_time, weigh
 
@@ -72,10 +71,8 @@ def solve_cost(pair: ForecastPair) -> float | None:
     if not errors[0] < 0 < errors[-1]:
         return None
     above = int(np.argmax(errors > 0))
-    found = scipy.optimize.brentq(
-        lambda cost: pair.predict(cost) - pair.candidate_ns, float(COSTS[above - 1]), float(COSTS[above])
-    )
-    return float(found)
+    low, high = float(COSTS[above - 1]), float(COSTS[above])
+    return find_root(lambda cost: pair.predict(cost) - pair.candidate_ns, low, high)
 
 
 def find_siblings(pairs: Iterable[ForecastPair], name: str) -> list[tuple[ForecastPair, ForecastPair]]:
