@@ -70,8 +70,9 @@ TELLING: dict[str, tuple[str, ...]] = {
         ),
     ),
     cost_model.TABLE.full_name: (
-        *("regime", "machine", "term", "chains_count", "bytes_per_second", "low_bytes_per_second"),
-        *("high_bytes_per_second", "alpha_ns", "slowdown_ratio", "pairs_count", "models_count"),
+        *("regime", "machine", "term", "direction", "memory", "chains_count", "bytes_per_second"),
+        *("low_bytes_per_second", "high_bytes_per_second", "baseline_bytes_per_second", "alpha_ns"),
+        *("baseline_alpha_ns", "slowdown_ratio", "pairs_count", "models_count"),
         *("median_error_fraction", "p90_error_fraction", "source", "evidence", "reason"),
     ),
     energy_overhead.TABLE.full_name: (

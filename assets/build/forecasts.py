@@ -11,7 +11,16 @@ import polars as pl
 from assets.build.declarations import find_table
 from assets.build.freshness import Look, explain_stale, fingerprint
 from assets.build.measured_runs import index_measured_runs
-from gold import cost_model, exposure, prediction_checks, step_times, time_breakdown, what_if
+from gold import (
+    cost_model,
+    exposure,
+    launches,
+    operation_costs,
+    prediction_checks,
+    step_times,
+    time_breakdown,
+    what_if,
+)
 from gold.forecast_runs import OFF, ForecastRun, choose_off_runs, choose_pairs, make_pair, read_run
 from gold.graph_replay import time_graph
 from gold.pairs import pair_runs, read_fields
@@ -100,7 +109,9 @@ def make_forecasts(lake: Lake, stale: StaleRegime) -> list[Written]:
         with naming(f"predicting {stale.regime}"):
             model = read_model(lake, stale.regime, stale.pairs, stale.off_runs)
             plateaus = list(model.plateaus.values())
-            frames[cost_model.TABLE] = cost_model.measure(model.regime, model.pairs, plateaus)
+            sides = sorted({run.run_id for pair in model.pairs for run in (pair.candidate, pair.baseline)})
+            timed = (_read_rows(lake, table, sides) for table in (operation_costs.TABLE, launches.TABLE))
+            frames[cost_model.TABLE] = cost_model.measure(model.regime, model.pairs, plateaus, *timed)
             frames[prediction_checks.TABLE] = prediction_checks.measure(model.regime, model.pairs, model.off_runs)
             frames[what_if.TABLE] = what_if.measure(model)
     return [

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Raise with every change of what a transform makes of the same rows: every run is then conformed again.
 TRANSFORMS_VERSION = 10
 # Raise with every change of what a measure makes of the same rows: every run is then measured again.
-MEASURES_VERSION = 9
+MEASURES_VERSION = 10
 
 
 class Snapshots(Protocol):
