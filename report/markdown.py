@@ -27,6 +27,7 @@ from gold import (
     roofline,
     scaling,
     sealing_coverage,
+    source_lines,
     step_energy,
     step_overhead,
     step_times,
@@ -178,6 +179,10 @@ TELLING: dict[str, tuple[str, ...]] = {
             "reason",
         ),
     ),
+    source_lines.TABLE.full_name: (
+        *("run_id", "operation", "source_sha256", "ordinal", "calls_count", "ranks_count", "total_ns"),
+        *("share_fraction", "payload_bytes", "evidence"),
+    ),
     trace_summary.TABLE.full_name: (
         *("run_id", "rank", "total_ns", "busy_ns", "idle_ns", "tl_compute_ns", "tl_comm_ns"),
         *("tl_exposed_comm_ns", "tl_exposed_memcpy_ns", "evidence", "reason"),
@@ -192,6 +197,7 @@ TELLING: dict[str, tuple[str, ...]] = {
 _LEADING = {
     kernel_breakdown.TABLE.full_name: "total_ns",
     roofline.TABLE.full_name: "total_ns",
+    source_lines.TABLE.full_name: "total_ns",
     stragglers.TABLE.full_name: "skew_ns",
 }
 _LONGEST_CELL = 160

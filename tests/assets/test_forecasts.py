@@ -15,9 +15,6 @@ from assets.build.state import assess_comparisons
 from assets.build.tiers import select_tables
 from gold import cost_model, prediction_checks, what_if
 from lake.engines import engine
-from lake.keyring import KeyringFile
-from lake.landing_zone import LandingZone
-from lake.locations import Location
 from lake.store import Lake
 from lake.tables import Scope
 from tests.conftest import LandFiles
@@ -55,11 +52,6 @@ def manifest(regime: str, model: str = "m", **fields: str) -> str:
     return numbers + "".join(f'{name} = "{value}"\n' for name, value in answer.items())
 
 
-def open_lake(directory: Path) -> LandFiles:
-    keyring = KeyringFile(directory / "keyring.json", is_made_on_first_use=True)
-    return LandFiles(Lake(Location.of(directory / "lake"), keyring), LandingZone(Location.of(directory / "landing")))
-
-
 def land(land_files: LandFiles, run_id: str, claims: str, step_us: int) -> None:
     """A run of two ranks, from its trace to those of its gold tables that forecasts read."""
     land_files({"rank0.json": ring_trace(step_us, 2000, 3000)}, run_id, claims)
@@ -71,7 +63,7 @@ def land(land_files: LandFiles, run_id: str, claims: str, step_us: int) -> None:
 def forecast_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models without a TEE and sealed, and one of them under another regime, with their forecasts; to be copied."""
     directory = tmp_path_factory.mktemp("forecasts")
-    land_files = open_lake(directory)
+    land_files = LandFiles.open(directory)
     for model, sealed_us in (("m", 48_000), ("n", 52_000)):
         land(land_files, f"off-{model}", manifest("cc_off", model), 40_000)
         land(land_files, f"sealed-{model}", manifest(SEALED, model), sealed_us)
@@ -88,7 +80,7 @@ def forecast_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def land_files(forecast_lake: Path, tmp_path: Path) -> LandFiles:
     """A copy of that lake."""
     shutil.copytree(forecast_lake, tmp_path / "copy")
-    return open_lake(tmp_path / "copy")
+    return LandFiles.open(tmp_path / "copy")
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from gold import (
     pairs,
     queue_length,
     roofline,
+    source_lines,
     step_energy,
     step_overhead,
     step_times,
@@ -54,7 +55,7 @@ def test_a_picture_has_its_title_its_words_and_marks_and_is_the_same_each_time(n
     assert picture(TABLES[name], rows) == svg
 
 
-def test_all_tables_but_nine_have_a_picture() -> None:
+def test_all_tables_but_ten_have_a_picture() -> None:
     rows_alone = (
         collective_bandwidth.TABLE,
         cost_model.TABLE,
@@ -63,6 +64,7 @@ def test_all_tables_but_nine_have_a_picture() -> None:
         pairs.TABLE,
         queue_length.TABLE,
         roofline.TABLE,
+        source_lines.TABLE,
         step_energy.TABLE,
         step_times.TABLE,
     )
