@@ -18,6 +18,7 @@ from gold.bucket_replay import (
 from gold.one_gpu_changes import PINNED, predict_one_gpu
 from gold.outcomes import Outcome, Refusal
 from gold.pairs import OFF
+from gold.prediction_intervals import MOST_BURDEN, WIDE_BURDEN, find_fitted_time, weigh
 from gold.ring_costs import solve_cost
 
 if TYPE_CHECKING:
@@ -40,9 +41,6 @@ SETTINGS = {
     "pipelined": "true",
     "direct": "true",
 }
-# Above this the traced step says too little of the bare one.
-_MOST_BURDEN = 1.5
-_WIDE_BURDEN = 1.1
 
 
 def name_change(change: Mapping[str, str]) -> str:
@@ -77,11 +75,15 @@ class _Case:
     chains: int | None
     cap_mib: float | None
     own_cost: float | None = None
+    # How much recording slowed the steps that are replayed.
+    burden: float = 1.0
 
 
 def _replay_change(run: ForecastRun, model: RegimeModel, change: Mapping[str, str], named: str) -> Outcome:
     refuse_unpredictable(run, change)
     case = _find_case(run, model)
+    if case.burden > MOST_BURDEN:
+        raise Refusal(f"recording slowed the traced steps {case.burden:.2f} times: they say too little of bare ones")
     target = change.get("regime", run.regime)
     chains = None if target == OFF else int(change.get("chains", case.chains or 1))
     spread, costs = None, dict[int, float]()
@@ -91,34 +93,35 @@ def _replay_change(run: ForecastRun, model: RegimeModel, change: Mapping[str, st
         # What sealing cost this very run: what is known of others then says only how a change scales it.
         scale = case.own_cost / costs[case.chains]
         costs = {count: cost * scale for count, cost in costs.items()}
-    sealing = _seal(costs, chains)
+    cost = costs[chains] if chains is not None else None
     if "sealing_gb_per_second" in change:
-        sealing = seal_ring(1 / float(change["sealing_gb_per_second"]))
+        cost = 1 / float(change["sealing_gb_per_second"])
     plain_ns = _scale_batch(run, model, change, case.plain_ns)
     bounds = ANY_SCALE if "batch_size" in change else PROFILER_SCALES
-    before = _mean(case.steps, case.plain_ns, lambda step, scale: replay(step, scale, _seal(costs, case.chains)))
+    own = costs[case.chains] if case.chains is not None else None
+    before = _mean(case.steps, case.plain_ns, lambda step, scale: replay(step, scale, _seal(own)))
     cap = float(change["bucket_cap_mib"]) if "bucket_cap_mib" in change else None
     if cap is not None and case.cap_mib is None:
         raise Refusal("the run does not say its bucket cap")
     micro = int(change.get("accumulate", 1))
 
-    def rerun(step: TracedStep, scale: float) -> float:
-        changed = step if cap is None else rebucket(step, cap, case.cap_mib or cap)
-        alone = replay_alone(step, scale)
-        return ((micro - 1) * alone + replay(changed, scale, sealing)) / micro
+    def predict(ns_per_byte: float | None) -> float:
+        def rerun(step: TracedStep, scale: float) -> float:
+            changed = step if cap is None else rebucket(step, cap, case.cap_mib or cap)
+            alone = replay_alone(step, scale)
+            return ((micro - 1) * alone + replay(changed, scale, _seal(ns_per_byte))) / micro
 
-    after = _mean(case.steps, plain_ns, rerun, bounds)
-    predicted = case.current_ns * after / before
-    parts = _split_time(case, plain_ns, bounds, sealing, micro)
-    burden = run.burden or 1.0
+        return case.current_ns * _mean(case.steps, plain_ns, rerun, bounds) / before
+
+    predicted = predict(cost)
+    parts = _split_time(case, plain_ns, bounds, _seal(cost), micro)
     # What is certain is the run and its baseline: the further a prediction is from either, the wider its interval.
     furthest = max(case.plain_ns, case.current_ns, key=lambda known: abs(known - predicted))
-    low, high = spread.widen(predicted, furthest) if spread else (None, None)
-    if low is not None and high is not None and burden > _WIDE_BURDEN:
-        low, high = low / burden, high * burden
+    weight = weigh(predicted, furthest, find_fitted_time(predict, cost) if cost is not None else 0.0)
+    low, high = spread.widen(predicted, weight, case.burden) if spread else (None, None)
     caveats = (
-        [f"recording slowed the traced steps {burden:.2f} times, so the interval is wider"]
-        if burden > _WIDE_BURDEN
+        [f"recording slowed the traced steps {case.burden:.2f} times, so the interval is wider"]
+        if case.burden > WIDE_BURDEN
         else []
     )
     caveats += [] if spread else ["errors on fewer than two other models make no interval"]
@@ -151,8 +154,6 @@ def refuse_unpredictable(run: ForecastRun, change: Mapping[str, str]) -> None:
         raise Refusal("collectives between ranks are issued by the host, and no recording shows them in a graph")
     if "pinned" in change:
         raise Refusal(PINNED)
-    if (run.burden or 1.0) > _MOST_BURDEN:
-        raise Refusal(f"recording slowed its steps {run.burden:.2f} times: the trace says too little of a bare step")
 
 
 def _find_case(run: ForecastRun, model: RegimeModel) -> _Case:
@@ -160,7 +161,8 @@ def _find_case(run: ForecastRun, model: RegimeModel) -> _Case:
     if run.regime == OFF:
         if not run.steps:
             raise Refusal("no trace of it shows when its gradients were ready")
-        return _Case(run.steps, run.step_ns or 0.0, run.step_ns or 0.0, None, run.number("bucket_cap_mib"))
+        cap = run.number("bucket_cap_mib")
+        return _Case(run.steps, run.step_ns or 0.0, run.step_ns or 0.0, None, cap, burden=run.burden or 1.0)
     pair = model.find_pair(run.run_id)
     if pair is None or not pair.traced:
         raise Refusal("no traced baseline of it is in the lake, and sealing hides when gradients were ready")
@@ -171,11 +173,12 @@ def _find_case(run: ForecastRun, model: RegimeModel) -> _Case:
         run.chains,
         pair.baseline.number("bucket_cap_mib"),
         solve_cost(pair),
+        pair.baseline.burden or 1.0,
     )
 
 
-def _seal(costs: Mapping[int, float], chains: int | None) -> Callable[..., float] | None:
-    return None if chains is None else seal_ring(costs[chains])
+def _seal(ns_per_byte: float | None) -> Callable[..., float] | None:
+    return None if ns_per_byte is None else seal_ring(ns_per_byte)
 
 
 def _mean(

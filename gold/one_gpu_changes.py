@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gold.graph_replay import RECORDED_GPU, find_graph_spread
 from gold.outcomes import Outcome, Refusal
 from gold.pairs import OFF
+from gold.prediction_intervals import weigh
 from gold.single_gpu_forecast import predict_run
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def predict_one_gpu(run: ForecastRun, model: RegimeModel, change: Mapping[str, s
         reason = found.refusal if found and found.refusal else "it does not say its batch size"
         raise Refusal(f"{reason[0].lower()}{reason[1:].rstrip('.')}")
     spread = model.find_one_gpu_spread(run)
-    low, high = spread.widen(found.step_ns, run.step_ns or found.step_ns) if spread else (None, None)
+    weight = weigh(found.step_ns, run.step_ns or found.step_ns)
+    low, high = spread.widen(found.step_ns, weight) if spread else (None, None)
     caveats = [] if spread else ["errors on fewer than two other models make no interval"]
     ends = found.assumed_low_ratio, found.assumed_high_ratio
     if low is not None and high is not None and ends[0] is not None and ends[1] is not None and run.step_ns:

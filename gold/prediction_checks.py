@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from gold.prediction_intervals import Spread, find_model_spread
+from gold.prediction_intervals import MOST_BURDEN, HeldOut, Spread, find_fitted_time, find_model_spread, weigh
 from gold.ring_costs import (
     HIDDEN_FRACTION,
     average_factor,
@@ -53,6 +53,7 @@ TABLE = Table(
         ),
         text("scheme", "What the fit left out: all pairs that share this with the predicted one.", one_of=SCHEMES),
         text("left_out", "Its value: the fold."),
+        text("model", "Model of the predicted run: errors of one model go together, so coverage is told by model."),
         text("predicted_run_id", "The run whose step was predicted."),
         text("known_run_id", "The run that it was predicted from."),
         int64("predicted_step_ns", "Predicted step.", minimum=0),
@@ -107,7 +108,8 @@ def measure(regime: str, pairs: Sequence[ForecastPair], off_runs: Sequence[Forec
 
 
 def _check_machine(pairs: Sequence[ForecastPair], off_runs: Sequence[ForecastRun]) -> list[dict[str, Any]]:
-    rows = [*_check_chains(pairs), *_check_caps(pairs)]
+    held_out = leave_out(pairs, _KEYS["model"])
+    rows = [_describe_change(*found, held_out) for found in (*_predict_chains(pairs), *_predict_caps(pairs))]
     for scheme, key in _KEYS.items():
         rows += _check("regime", scheme, key, select_replayed(pairs), leave_out(pairs, key))
     single = [pair for pair in pairs if pair.candidate.world_size == 1]
@@ -117,7 +119,7 @@ def _check_machine(pairs: Sequence[ForecastPair], off_runs: Sequence[ForecastRun
     return rows
 
 
-def _check_chains(pairs: Sequence[ForecastPair]) -> Iterator[dict[str, Any]]:
+def _predict_chains(pairs: Sequence[ForecastPair]) -> Iterator[tuple[str, str, ForecastPair, HeldOut]]:
     """Each run with several chains, from the first by name with one and from what chains did to other models."""
     known: dict[str, tuple[ForecastPair, ForecastPair]] = {}
     for one, other in find_siblings(pairs, "ring_chains"):
@@ -130,11 +132,10 @@ def _check_chains(pairs: Sequence[ForecastPair]) -> Iterator[dict[str, Any]]:
         factor = average_factor({name: values for name, values in factors.items() if name != model})
         cost = solve_cost(one)
         if factor and cost:
-            predicted = one.predict(cost * factor)
-            yield _describe_change("chains", "model", model, (one, other), predicted)
+            yield "chains", "model", one, _hold_out_change(model, one, other, one.predict, cost * factor)
 
 
-def _check_caps(pairs: Sequence[ForecastPair]) -> Iterator[dict[str, Any]]:
+def _predict_caps(pairs: Sequence[ForecastPair]) -> Iterator[tuple[str, str, ForecastPair, HeldOut]]:
     """Each run of another bucket cap than its siblings, from the one with the nearest cap."""
     known: dict[str, tuple[float, str, ForecastPair, ForecastPair]] = {}
     for one, other in find_siblings(pairs, "bucket_cap_mib"):
@@ -146,22 +147,33 @@ def _check_caps(pairs: Sequence[ForecastPair]) -> Iterator[dict[str, Any]]:
     for _, _, one, other in known.values():
         cost, cap = solve_cost(one), other.candidate.number("bucket_cap_mib")
         if cost and cap:
-            predicted = one.candidate_ns * rebucket_ratio(one, cost, cap)
-            yield _describe_change("bucket_cap", "bucket_cap_mib", f"{cap:g}", (one, other), predicted)
+            predict = partial(_predict_cap, one, cap, cost)
+            yield "bucket_cap", "bucket_cap_mib", one, _hold_out_change(f"{cap:g}", one, other, predict, cost)
+
+
+def _predict_cap(one: ForecastPair, cap_mib: float, own_cost: float, ns_per_byte: float) -> float:
+    return one.candidate_ns * rebucket_ratio(one, ns_per_byte, cap_mib, own_cost)
+
+
+def _hold_out_change(
+    left_out: str, one: ForecastPair, other: ForecastPair, predict: Callable[[float], float], cost: float
+) -> HeldOut:
+    """A run that was predicted from another with other settings, weighed as `teetotal what-if` does it."""
+    predicted = predict(cost)
+    furthest = max(one.baseline_ns, one.candidate_ns, key=lambda known: abs(known - predicted))
+    weight = weigh(predicted, furthest, find_fitted_time(predict, cost))
+    return HeldOut(left_out, other, predicted, weight, one.baseline.burden or 1.0)
 
 
 def _describe_change(
-    task: str, scheme: str, left_out: str, pairs: tuple[ForecastPair, ForecastPair], predicted: float
+    task: str, scheme: str, one: ForecastPair, held: HeldOut, held_out: Sequence[HeldOut]
 ) -> dict[str, Any]:
-    one, other = pairs
-    row = _describe(task, scheme, left_out, other, predicted, [], [])
     return {
-        **row,
+        **_describe(task, scheme, held, [], held_out),
         "known_run_id": one.candidate.run_id,
         "known_step_ns": round(one.candidate_ns),
         "is_hidden": False,
-        "constant_error_fraction": one.candidate_ns / other.candidate_ns - 1,
-        "reason": "too few such pairs make no interval",
+        "constant_error_fraction": one.candidate_ns / held.pair.candidate_ns - 1,
     }
 
 
@@ -175,35 +187,33 @@ def _check(
     scheme: str,
     key: Callable[[ForecastPair], str],
     usable: Sequence[ForecastPair],
-    held_out: Sequence[tuple[str, ForecastPair, float]],
+    held_out: Sequence[HeldOut],
 ) -> list[dict[str, Any]]:
     return [
-        _describe(task, scheme, left_out, pair, predicted, [one for one in usable if key(one) != left_out], held_out)
-        for left_out, pair, predicted in held_out
+        _describe(task, scheme, one, [pair for pair in usable if key(pair) != one.left_out], held_out)
+        for one in held_out
     ]
 
 
 def _describe(
-    task: str,
-    scheme: str,
-    left_out: str,
-    pair: ForecastPair,
-    predicted: float,
-    others: Sequence[ForecastPair],
-    held_out: Sequence[tuple[str, ForecastPair, float]],
+    task: str, scheme: str, held: HeldOut, others: Sequence[ForecastPair], held_out: Sequence[HeldOut]
 ) -> dict[str, Any]:
+    pair, predicted, measured = held.pair, held.predicted_ns, held.pair.candidate_ns
     # The interval is made of the errors on other models only: as for a model that nobody has seen.
-    spread = find_model_spread(one for one in held_out if one[1].candidate.model != pair.candidate.model)
-    low, high = spread.widen(predicted, pair.baseline_ns) if spread else (None, None)
+    spread = find_model_spread(one for one in held_out if one.pair.candidate.model != pair.candidate.model)
+    reason = None if spread else "errors on fewer than two other models make no interval"
+    if held.burden > MOST_BURDEN:
+        spread, reason = None, f"recording slowed the traced steps {held.burden:.2f} times: no interval is stated"
+    low, high = spread.widen(predicted, held.weight, held.burden) if spread else (None, None)
     guesses: dict[str, float | None] = dict.fromkeys(GUESSES)
     if others:
         guesses["constant"], guesses["nearest"] = guess_constant(pair, others), guess_nearest(pair, others)
         guesses["per_byte"] = guess_per_byte(pair, others)
-    measured = pair.candidate_ns
     return {
         "task": task,
         "scheme": scheme,
-        "left_out": left_out,
+        "left_out": held.left_out,
+        "model": pair.candidate.model,
         "predicted_run_id": pair.candidate.run_id,
         "known_run_id": pair.baseline.run_id,
         "predicted_step_ns": round(predicted),
@@ -218,5 +228,5 @@ def _describe(
         "noise_fraction": pair.noise_fraction,
         **{f"{name}_error_fraction": guess / measured - 1 if guess else None for name, guess in guesses.items()},
         "evidence": "modelled",
-        "reason": None if spread else "errors on fewer than two other models make no interval",
+        "reason": reason,
     }

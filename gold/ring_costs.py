@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy
 
-from gold.bucket_replay import fit_scale, rebucket, replay, seal_ring
+from gold.bucket_replay import find_root, fit_scale, rebucket, replay, seal_ring
 from gold.forecast_runs import COSTS
+from gold.prediction_intervals import HeldOut, find_fitted_time, weigh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -71,10 +71,8 @@ def solve_cost(pair: ForecastPair) -> float | None:
     if not errors[0] < 0 < errors[-1]:
         return None
     above = int(np.argmax(errors > 0))
-    found = scipy.optimize.brentq(
-        lambda cost: pair.predict(cost) - pair.candidate_ns, float(COSTS[above - 1]), float(COSTS[above])
-    )
-    return float(found)
+    low, high = float(COSTS[above - 1]), float(COSTS[above])
+    return find_root(lambda cost: pair.predict(cost) - pair.candidate_ns, low, high)
 
 
 def find_siblings(pairs: Iterable[ForecastPair], name: str) -> list[tuple[ForecastPair, ForecastPair]]:
@@ -105,13 +103,18 @@ def find_chain_factors(pairs: Iterable[ForecastPair], chains: int) -> dict[str, 
     return factors
 
 
-def rebucket_ratio(pair: ForecastPair, ns_per_byte: float, cap_mib: float) -> float:
-    """What another bucket cap makes of the candidate's step: its replay with other buckets over that with its own."""
+def rebucket_ratio(
+    pair: ForecastPair, ns_per_byte: float, cap_mib: float, own_ns_per_byte: float | None = None
+) -> float:
+    """What another bucket cap makes of the candidate's step: its replay with other buckets over that with its own.
+
+    The replay with its own buckets is at the cost of the run, where that differs from the cost that is tried.
+    """
     own = pair.baseline.number("bucket_cap_mib") or cap_mib
-    added, ratios = seal_ring(ns_per_byte), []
+    now, added, ratios = seal_ring(own_ns_per_byte or ns_per_byte), seal_ring(ns_per_byte), []
     for step in pair.traced[0]:
         scale = fit_scale(step, pair.baseline_ns)
-        ratios.append(replay(rebucket(step, cap_mib, own), scale, added) / replay(step, scale, added))
+        ratios.append(replay(rebucket(step, cap_mib, own), scale, added) / replay(step, scale, now))
     return math.fsum(ratios) / len(ratios)
 
 
@@ -121,17 +124,22 @@ def average_factor(factors: Mapping[str, Sequence[float]]) -> float | None:
     return math.exp(math.fsum(logs) / len(logs)) if logs else None
 
 
-def leave_out(
-    pairs: Sequence[ForecastPair], key: Callable[[ForecastPair], str], chains: int = 1
-) -> list[tuple[str, ForecastPair, float]]:
-    """Each pair predicted with the cost of those that differ from it in `key`: what was left out, pair, prediction."""
+def leave_out(pairs: Sequence[ForecastPair], key: Callable[[ForecastPair], str], chains: int = 1) -> list[HeldOut]:
+    """Each pair predicted with the cost of those that differ from it in `key`."""
     usable = select_replayed(pairs, chains)
     found = []
     for left_out in sorted({key(pair) for pair in usable}):
         cost = fit_cost([pair for pair in usable if key(pair) != left_out], chains)
         if cost is not None:
-            found += [(left_out, pair, pair.predict(cost.ns_per_byte)) for pair in usable if key(pair) == left_out]
+            mine = (pair for pair in usable if key(pair) == left_out)
+            found += [_hold_out(left_out, pair, cost.ns_per_byte) for pair in mine]
     return found
+
+
+def _hold_out(left_out: str, pair: ForecastPair, ns_per_byte: float) -> HeldOut:
+    predicted = pair.predict(ns_per_byte)
+    weight = weigh(predicted, pair.baseline_ns, find_fitted_time(pair.predict, ns_per_byte))
+    return HeldOut(left_out, pair, predicted, weight, pair.baseline.burden or 1.0)
 
 
 # -- what any prediction must beat ------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gold.prediction_intervals import Spread, find_model_spread
+from gold.prediction_intervals import HeldOut, Spread, find_model_spread, weigh
 from gold.single_gpu_model import PlateauModel, Prediction, fit_plateau, predict_step
 from gold.single_gpu_parts import SingleGpuRun
 
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gold.forecast_runs import ForecastPair, ForecastRun
-
-    HeldOut = list[tuple[str, ForecastPair, float]]
 
 
 def describe_run(run: ForecastRun, step_ns: float | None = None) -> SingleGpuRun | None:
@@ -60,15 +58,16 @@ def predict_run(
 
 def leave_out_plateau(
     pairs: Sequence[ForecastPair], off_runs: Sequence[ForecastRun], key: Callable[[ForecastPair], str]
-) -> HeldOut:
+) -> list[HeldOut]:
     """Each pair predicted with the constants of those that differ from it in `key`; what is refused is left out."""
-    found: HeldOut = []
+    found = []
     for left_out in sorted({key(pair) for pair in pairs}):
         plateaus = fit_machines([pair for pair in pairs if key(pair) != left_out], off_runs)
         for pair in (pair for pair in pairs if key(pair) == left_out):
             predicted = predict_run(pair.baseline, pair.baseline_ns, plateaus, off_runs)
             if predicted is not None and predicted.step_ns is not None:
-                found.append((left_out, pair, predicted.step_ns))
+                weight = weigh(predicted.step_ns, pair.baseline_ns)
+                found.append(HeldOut(left_out, pair, predicted.step_ns, weight))
     return found
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from gold.pairs import OFF
+from gold.prediction_intervals import weigh
 from gold.strategy_counts import EXCHANGES
 from gold.strategy_faults import describe_faults
 from gold.strategy_question import MODEL_ERROR
@@ -198,7 +199,8 @@ def _add_interval(row: Row, question: Question, regime: str, plain_ns: float) ->
     known = question.measured[regime]
     is_recorded = question.cluster.gpus_count in known.world_sizes and _is_plain_ring(row)
     if known.spread is not None and is_recorded:
-        low, high = known.spread.widen(row["predicted_step_ns"], plain_ns)
+        weight = weigh(row["predicted_step_ns"], plain_ns, row["sealing_ns"])
+        low, high = known.spread.widen(row["predicted_step_ns"], weight)
         row |= {"predicted_low_ns": round(low), "predicted_high_ns": round(high), "interval_level": known.spread.level}
     if not is_recorded:
         sizes = ", ".join(map(str, known.world_sizes))

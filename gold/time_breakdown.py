@@ -10,6 +10,7 @@ from gold.interval_sweep import clip_to_slice, cut_segments, is_running, merge_i
 from lake.frames import join_reasons, select_declared
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.interval_cover import add_covered_time
+from silver.patterns import PATTERNS, PYTHON_FRAMES
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def _class() -> nw.Expr:
     """A span's place in the priority; null for what is no work: annotations, and Python frames around everything."""
     found = nw.lit(None).cast(nw.Int64)
     for kind in KINDS:
-        is_it = (nw.col("kind") == kind) & (nw.col("pattern") != "python_frame")
+        is_it = (nw.col("kind") == kind) & ~PATTERNS.has_pattern("pattern", *PYTHON_FRAMES)
         found = nw.when(is_it).then(nw.lit(CLASSES.index(kind)).cast(nw.Int64)).otherwise(found)
     return found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import duckdb
 import narwhals as nw
 
 from lake.errors import describe_engine_error
@@ -49,6 +48,8 @@ def cut_plan(frame: Frame) -> Frame:
     """
     native = frame.to_native()
     if nw.dependencies.is_duckdb_relation(native):
+        import duckdb
+
         try:
             return nw.from_native(native.materialize())
         except duckdb.Error as error:

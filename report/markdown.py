@@ -32,6 +32,7 @@ from gold import (
     roofline,
     scaling,
     sealing_coverage,
+    source_lines,
     step_energy,
     step_overhead,
     step_times,
@@ -79,8 +80,9 @@ TELLING: dict[str, tuple[str, ...]] = {
         *("busy_ns", "bytes_per_second", "evidence", "reason"),
     ),
     cost_model.TABLE.full_name: (
-        *("regime", "machine", "term", "chains_count", "bytes_per_second", "low_bytes_per_second"),
-        *("high_bytes_per_second", "alpha_ns", "slowdown_ratio", "pairs_count", "models_count"),
+        *("regime", "machine", "term", "direction", "memory", "chains_count", "bytes_per_second"),
+        *("low_bytes_per_second", "high_bytes_per_second", "baseline_bytes_per_second", "alpha_ns"),
+        *("baseline_alpha_ns", "slowdown_ratio", "pairs_count", "models_count"),
         *("median_error_fraction", "p90_error_fraction", "source", "evidence", "reason"),
     ),
     critical_path.TABLE.full_name: (
@@ -202,6 +204,10 @@ TELLING: dict[str, tuple[str, ...]] = {
             "reason",
         ),
     ),
+    source_lines.TABLE.full_name: (
+        *("run_id", "operation", "source_sha256", "ordinal", "calls_count", "ranks_count", "total_ns"),
+        *("share_fraction", "payload_bytes", "evidence"),
+    ),
     trace_summary.TABLE.full_name: (
         *("run_id", "rank", "total_ns", "busy_ns", "idle_ns", "tl_compute_ns", "tl_comm_ns"),
         *("tl_exposed_comm_ns", "tl_exposed_memcpy_ns", "evidence", "reason"),
@@ -216,6 +222,7 @@ TELLING: dict[str, tuple[str, ...]] = {
 _LEADING = {
     kernel_breakdown.TABLE.full_name: "total_ns",
     roofline.TABLE.full_name: "total_ns",
+    source_lines.TABLE.full_name: "total_ns",
     stragglers.TABLE.full_name: "skew_ns",
 }
 _LONGEST_CELL = 160

@@ -15,7 +15,7 @@ from report.summary import summarise
 from report.timeline import step_timeline
 from report.units import NOTHING, format_count, format_number, format_percent, format_size, legible
 from report.verdict_list import list_verdicts, order_pairs
-from report.work_tables import list_changes
+from report.work_tables import list_changes, list_source_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -163,7 +163,8 @@ def _cheaper(tables: Tables) -> Section:
     rates = forecasts.sealing_rates(rows)
     drawn = (*_figures(tables, "what_if", "prediction_checks"), *((("sealing_rates", rates),) if rates.rows else ()))
     lead = "Modelled from pairs in the lake, never measured; what cannot be predicted says why."
-    return Section("cheaper", "What would make it cheaper", lead if drawn else "", figures=drawn)
+    lines = (list_source_lines(tables["gold.source_lines"]),) if tables["gold.source_lines"] else ()
+    return Section("cheaper", "What would make it cheaper", lead if drawn else "", figures=drawn, after=lines)
 
 
 def _sealing(tables: Tables) -> Section:

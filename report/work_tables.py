@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from gold.work_changes import CHANGES
 from report.markup import table
 from report.section import Section
-from report.units import format_change, format_duration, format_number, format_ratio
+from report.units import format_change, format_duration, format_number, format_percent, format_ratio, legible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from report.markup import Markup
 
     Row = dict[str, Any]
     Rows = Sequence[Row]
@@ -33,6 +35,26 @@ def list_changes(name: str, title: str, rows: Rows, most: int = MOST_ROWS) -> Se
     lead = f"{summarise_changes(rows)}. Time per rank and step, measured"
     lead += f"; the {most} largest changes of {len(rows)}." if left > 0 else "."
     return Section(name, title, lead, (table(title, columns, lines),))
+
+
+def list_source_lines(rows: Rows, most: int = MOST_ROWS) -> Markup:
+    """The lines of runs' own code that copied, waited and launched longest; their names are sealed."""
+    title = "Where own code copies pageable memory, waits for the GPU and launches (measured, on the host)"
+    columns = [("run", False), ("what", False), ("line, by its span", False), ("calls", True), ("time", True)]
+    columns += [("share", True), ("evidence", False)]
+    longest = sorted(rows, key=lambda row: (-row["total_ns"], row["run_id"], row["operation"], row["ordinal"]))
+    cells = [
+        (
+            legible(row["run_id"]),
+            [
+                *(row["run_id"], row["operation"].replace("_", " "), f"{row['source_sha256'][:8]} {row['ordinal']}"),
+                *(format_number(row["calls_count"]), format_duration(row["total_ns"])),
+                *(format_percent(row["share_fraction"]), row["evidence"]),
+            ],
+        )
+        for row in longest[:most]
+    ]
+    return table(f"{title}; `teetotal what-if RUN --reveal` names the lines", columns, cells)
 
 
 def _format_cells(row: Row, *, has_exposed: bool) -> list[str]:

@@ -190,3 +190,5 @@ class Patterns:
 
 
 PATTERNS = Patterns(_FILE.read_bytes())
+# Frames of Python lie around everything that they call: they are no work by themselves.
+PYTHON_FRAMES = ("python_library", "python_line", "python_frame")

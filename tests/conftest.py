@@ -6,7 +6,7 @@ import os
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -100,6 +100,12 @@ class LandFiles:
 
     lake: Lake
     zone: LandingZone
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """A lake of its own in a directory, for tests that share one."""
+        keyring = KeyringFile(directory / "keyring.json", is_made_on_first_use=True)
+        return cls(Lake(Location.of(directory / "lake"), keyring), LandingZone(Location.of(directory / "landing")))
 
     def __call__(
         self,

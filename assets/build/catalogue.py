@@ -11,9 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-import bronze
-import gold
-import silver
+from assets.build.declarations import PACKAGES, import_table_module
 from lake.errors import ContractBroken, EvidenceRejected, nearest
 from lake.tables import Scope, Table
 
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from lake.tables import Column
 
 LANDING = "landing.runs"
-_PACKAGES = {"bronze": bronze, "silver": silver, "gold": gold}
 _TRANSFORMS = {"silver": "conform", "gold": "measure"}
 _TIERS = {
     "bronze": "what the source said",
@@ -72,10 +69,10 @@ def find_inputs(tables: Iterable[Table]) -> dict[str, tuple[str, ...]]:
     return {name: (LANDING,) if table.tier == "bronze" else table.inputs for name, table in known.items()}
 
 
-_DECLARED = [table for package in _PACKAGES.values() for table in find_tables(package)]
+_DECLARED = [table for package in PACKAGES.values() for table in find_tables(package)]
 _FOUND = {
     tier: [table for table in _DECLARED if table.tier == tier and table.scope is not Scope.QUESTION]
-    for tier in _PACKAGES
+    for tier in PACKAGES
 }
 UPSTREAM: Mapping[str, tuple[str, ...]] = find_inputs(table for tables in _FOUND.values() for table in tables)
 TABLES: dict[str, Table] = {
@@ -99,7 +96,7 @@ def table(name: str) -> Table:
 
 def find_transform(declared: Table) -> Callable[..., Frame]:
     """The function that makes a table's rows: `conform` of a module of silver, `measure` of one of gold."""
-    module = import_module(f"{_PACKAGES[declared.tier].__name__}.{declared.name}")
+    module = import_table_module(declared.tier, declared.name)
     transform: Callable[..., Frame] = getattr(module, _TRANSFORMS[declared.tier])
     return transform
 

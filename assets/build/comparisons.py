@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assets.build.catalogue import select
 from assets.build.freshness import Look, explain_stale, fingerprint
 from assets.build.gold import PAIR_TABLES
+from assets.build.measured_runs import index_measured_runs
 from gold import (
     energy_overhead,
     operation_costs,
@@ -25,7 +26,7 @@ from gold import (
 )
 from gold.comparison import Sides
 from gold.margin import MARGIN
-from lake.errors import EvidenceRejected, explain, is_stop, naming, nearest
+from lake.errors import explain, is_stop, naming
 from lake.tables import Scope
 from silver import runs, throughput
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from assets.build.freshness import Snapshots
-    from gold.pairs import Index, Pair
+    from gold.pairs import Pair
     from lake.errors import LakeError
     from lake.snapshot import Written
     from lake.store import Lake
@@ -175,19 +176,6 @@ def compare_pair(
     energies, baseline_energies = (read(step_energy.TABLE, names) for names in (ours, theirs))
     frames[energy_overhead.TABLE] = energy_overhead.measure(pair, run, energies, baseline_energies, margin)
     return frames
-
-
-def require_measured(index: Index, run_id: str) -> None:
-    """Refuse the name of a run that has no gold tables."""
-    if run_id not in index:
-        raise EvidenceRejected(f"no run {run_id[:160]!r} with gold tables", nearest(run_id[:160], index))
-
-
-def index_measured_runs(lake: Snapshots) -> pairs.Index:
-    """What the log says of every run that has its own gold."""
-    marks = lake.snapshot(time_breakdown.TABLE)
-    index = lake.snapshot(runs.TABLE).index()
-    return {run_id: run for run_id, run in index.items() if marks.mark(run_id) is not None}
 
 
 # -- comparisons ------------------------------------------------------------------------------------------------------

@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from assets.build.catalogue import TABLES, select
-from assets.build.comparisons import index_measured_runs
+from assets.build.declarations import find_table
 from assets.build.freshness import Look, explain_stale, fingerprint
-from gold import cost_model, exposure, prediction_checks, step_times, time_breakdown, what_if
+from assets.build.measured_runs import index_measured_runs
+from gold import (
+    cost_model,
+    exposure,
+    launches,
+    operation_costs,
+    prediction_checks,
+    step_times,
+    time_breakdown,
+    what_if,
+)
 from gold.forecast_runs import ForecastRun, choose_off_runs, choose_pairs, make_pair, read_run
 from gold.graph_replay import time_graph
 from gold.pairs import OFF, pair_runs, read_fields
 from gold.regime_model import RegimeModel
 from lake.errors import naming
-from lake.tables import Scope
 from silver import throughput
 
 if TYPE_CHECKING:
@@ -29,7 +37,8 @@ if TYPE_CHECKING:
     from lake.store import Lake
     from lake.tables import Table
 
-FORECAST_TABLES = select("gold", Scope.REGIME)
+# All tables of a regime: named here, so that asking for a forecast imports no other table.
+FORECAST_TABLES = (cost_model.TABLE, prediction_checks.TABLE, what_if.TABLE)
 
 
 @dataclass(frozen=True)
@@ -90,7 +99,7 @@ def stale_regimes(
 
 
 def _list_marks(look: Look, inputs: Sequence[str], run_id: str) -> list[int | None]:
-    return sorted({look.snapshot(TABLES[name]).mark(run_id) for name in inputs}, key=str)
+    return sorted({look.snapshot(find_table(name)).mark(run_id) for name in inputs}, key=str)
 
 
 def make_forecasts(lake: Lake, stale: StaleRegime) -> list[Written]:
@@ -100,7 +109,9 @@ def make_forecasts(lake: Lake, stale: StaleRegime) -> list[Written]:
         with naming(f"predicting {stale.regime}"):
             model = read_model(lake, stale.regime, stale.pairs, stale.off_runs)
             plateaus = list(model.plateaus.values())
-            frames[cost_model.TABLE] = cost_model.measure(model.regime, model.pairs, plateaus)
+            sides = sorted({run.run_id for pair in model.pairs for run in (pair.candidate, pair.baseline)})
+            timed = (_read_rows(lake, table, sides) for table in (operation_costs.TABLE, launches.TABLE))
+            frames[cost_model.TABLE] = cost_model.measure(model.regime, model.pairs, plateaus, *timed)
             frames[prediction_checks.TABLE] = prediction_checks.measure(model.regime, model.pairs, model.off_runs)
             frames[what_if.TABLE] = what_if.measure(model)
     return [

@@ -12,11 +12,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from assets.build import chunking
-from assets.build.catalogue import TABLES
-from bronze import land, span_patterns
+from assets.build.declarations import find_table
 from bronze import runs as landed
+from bronze import span_patterns
 from gold import attested_runs
-from lake.attestation_keys import NO_KEYS
 from lake.errors import LakeError
 from lake.side_files import read_beside
 from silver import attestations, device_samples, runs
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 # Raise with every change of what a transform makes of the same rows: every run is then conformed again.
 TRANSFORMS_VERSION = 10
 # Raise with every change of what a measure makes of the same rows: every run is then measured again.
-MEASURES_VERSION = 9
+MEASURES_VERSION = 10
 
 
 class Snapshots(Protocol):
@@ -50,7 +49,7 @@ class Snapshots(Protocol):
 class Look:
     """One look at the lake for many questions: each table's log is read once, when it is first asked for."""
 
-    def __init__(self, lake: Snapshots, zone: LandingZone | None = None, keys: AttestationKeys = NO_KEYS) -> None:
+    def __init__(self, lake: Snapshots, zone: LandingZone | None = None, keys: AttestationKeys | None = None) -> None:
         """Without a landing zone, bronze is taken as it is."""
         self.place = lake.place
         self._lake = lake
@@ -71,12 +70,12 @@ class Look:
 
     def list_marks(self, table: Table, run_id: str) -> list[int | None]:
         """The one mark that all inputs of a table bear for a run, or all of them where they differ."""
-        return sorted({self.snapshot(TABLES[name]).mark(run_id) for name in table.inputs}, key=str)
+        return sorted({self.snapshot(find_table(name)).mark(run_id) for name in table.inputs}, key=str)
 
     def list_lacking(self, tables: Iterable[Table], run_id: str) -> list[str]:
         """The inputs of some tables that a run does not have."""
         names = sorted({name for table in tables for name in table.inputs})
-        return [name for name in names if self.snapshot(TABLES[name]).mark(run_id) is None]
+        return [name for name in names if self.snapshot(find_table(name)).mark(run_id) is None]
 
     def mark_landing(self, run_id: str) -> str | None:
         """The mark of a run's landing directory; none where there is no landing zone to look at."""
@@ -96,15 +95,20 @@ class Look:
         return self.replays.get(run_id, [])
 
 
-def mark_landing(zone: LandingZone, run_id: str, keys: AttestationKeys = NO_KEYS) -> str:
+def mark_landing(zone: LandingZone, run_id: str, keys: AttestationKeys | None = None) -> str:
     """The mark of a run's landing directory as the zone lists it."""
+    from bronze import land  # all readers: whoever asks about answers needs none of them
+    from lake.attestation_keys import NO_KEYS
+
     listing = [(entry.name, entry.problem or entry.etag) for entry in zone.files(run_id)]
-    return land.mark_landing(zone.manifest_etag(run_id), listing, keys)
+    return land.mark_landing(zone.manifest_etag(run_id), listing, keys or NO_KEYS)
 
 
 def digest_code(table: Table) -> str:
     """What stands for all that decides what a table makes of the same inputs: its declaration, and the code."""
     if table.tier == "bronze":
+        from bronze import land
+
         return land.version()
     code: dict[str, list[object]] = {
         "silver": [

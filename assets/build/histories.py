@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assets.build.comparisons import index_measured_runs
 from assets.build.freshness import Look, explain_stale, fingerprint
+from assets.build.measured_runs import index_measured_runs
 from gold import history, step_overhead, step_times
 from lake.errors import naming
 from silver import attestations, runs

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import polars as pl
 
-from assets.build.comparisons import compare_pair, index_measured_runs, require_measured
+from assets.build.comparisons import compare_pair
 from assets.build.freshness import Look
+from assets.build.measured_runs import index_measured_runs, require_measured
 from bronze import trace_events
 from gold import comparison, exposure, operation_costs, pairs, step_work, work_changes
 from gold.inference import RunValue, compare_runs

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from assets.build.comparisons import index_measured_runs
 from assets.build.freshness import Look
+from assets.build.measured_runs import index_measured_runs
 from assets.build.run_comparison import split_side
 from lake.errors import EvidenceRejected, nearest
 from lake.identity import is_slug

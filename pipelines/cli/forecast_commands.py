@@ -27,22 +27,28 @@ _FORMAT = click.option(
     metavar="NAME=VALUE",
     help="Change this too: chains, bucket_cap_mib, accumulate, batch_size, …; may be given again.",
 )
+@click.option("--reveal", is_flag=True, help="Open sealed names: the lines of the run's own code.")
 @_FORMAT
 @click.pass_obj
-def what_if(chosen: Settings, run_id: str | None, regime: str | None, given: tuple[str, ...], form: str) -> None:
+def what_if(
+    chosen: Settings, run_id: str | None, regime: str | None, given: tuple[str, ...], form: str, *, reveal: bool
+) -> None:
     """Predict the step of a run under a regime, or with other settings.
 
     Without --regime and --set, the usual remedies of the run are ranked by what they save. Without RUN_ID, the best
     remedy of each run in the lake. Every answer is modelled, with the interval that errors on other models support, or
-    refused with the reason.
+    refused with the reason. Where a trace has Python frames, the lines that copy, wait and launch are named.
     """
-    from pipelines.cli import forecasts, show
+    from pipelines.cli import forecasts, show, source_lines
 
     lake = session.open_built_lake(chosen)
     change = forecasts.read_change(regime, given)
     rows = forecasts.answer_question(lake, run_id, change)
     if form == "table":
-        forecasts.print_answers(rows, session.console())
+        console = session.console()
+        forecasts.print_answers(rows, console)
+        if run_id is not None:
+            source_lines.print_source_lines(source_lines.read_lines(lake, run_id, reveal=reveal), console)
     else:
         show.write_rows(forecasts.make_reader(rows), form, sys.stdout.buffer)
 

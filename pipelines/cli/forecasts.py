@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from assets.build.comparisons import index_measured_runs, require_measured
 from assets.build.forecasts import read_regime, read_runs, stale_regimes
 from assets.build.freshness import Look
+from assets.build.measured_runs import index_measured_runs, require_measured
 from gold import what_if
 from gold.changes import SETTINGS, predict_change
 from gold.pairs import OFF, pair_runs

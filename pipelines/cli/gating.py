@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assets.build.comparisons import compare_pair, index_measured_runs
+from assets.build.comparisons import compare_pair
 from assets.build.freshness import Look
+from assets.build.measured_runs import index_measured_runs
 from assets.build.run_comparison import list_rows, select_pair, split_side
 from gold import pairs, step_overhead, time_breakdown
 from gold.gate import Bound, bound_part, bound_slowdown, combine

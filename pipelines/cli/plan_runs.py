@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from assets.build.comparisons import index_measured_runs, require_measured
 from assets.build.forecasts import read_regime, read_runs
+from assets.build.measured_runs import index_measured_runs, require_measured
 from gold import time_breakdown
 from gold.hardware import find_gpu
 from gold.outcomes import Refusal

@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 
 from assets.build.comparisons import make_pairs
 from assets.build.context import BuildContext
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
 # are the median and the largest error of the prototype that the replay replaced.
 GOALS = {"regime": (0.04, 0.10), "chains": (0.05, 0.05), "bucket_cap": (0.07, 0.23), "one_gpu": (0.025, 0.08)}
 MOST_HIDDEN_ERROR = 0.02
-# Intervals may miss by so much more than they say, over all runs and in each fold of enough runs to tell.
+# Intervals may miss by so much more than they say, over all runs and in each group of enough runs to tell.
 COVERAGE_SLACK = 0.10
-_FEWEST_IN_FOLD = 5
+_FEWEST_IN_GROUP = 5
 _TITLES = {
     "regime": "a distributed run under the regime, from its baseline",
     "chains": "a sealed run with several chains, from one chain",
@@ -125,8 +126,8 @@ def _judge_scheme(regime: str, task: str, scheme: str, rows: Sequence[Row]) -> t
         lines.append(f"  guesses: {text}: {'beaten' if verdicts[-1] else 'one does better'}")
     stated = [row for row in rows if row["is_inside"] is not None]
     if stated:
-        line, is_met = _judge_coverage(stated)
-        lines.append(line)
+        found, is_met = _judge_coverage(stated)
+        lines += found
         verdicts.append(is_met)
     noise = [row["noise_fraction"] for row in rows if row["noise_fraction"] is not None]
     if noise:
@@ -149,20 +150,38 @@ def _judge_guesses(task: str, rows: Sequence[Row]) -> dict[str, float]:
     return found
 
 
-def _judge_coverage(stated: Sequence[Row]) -> tuple[str, bool]:
-    level = sum(row["interval_level"] for row in stated) / len(stated)
-    inside = sum(row["is_inside"] for row in stated) / len(stated)
-    folds: dict[str, list[bool]] = {}
-    for row in stated:
-        folds.setdefault(row["left_out"], []).append(row["is_inside"])
-    worst = min(folds, key=lambda name: (sum(folds[name]) / len(folds[name]), name))
-    covered = sum(folds[worst]) / len(folds[worst])
-    decisive = [inside, *(sum(fold) / len(fold) for fold in folds.values() if len(fold) >= _FEWEST_IN_FOLD)]
-    is_met = min(decisive) >= level - COVERAGE_SLACK
-    return (
-        f"  intervals: {100 * inside:.0f} % of {len(stated)} inside at a stated {100 * level:.0f} %; "
-        f"fewest for {worst}, {100 * covered:.0f} % of {len(folds[worst])}: {_word(is_met)}"
-    ), is_met
+def _judge_coverage(stated: Sequence[Row]) -> tuple[list[str], bool]:
+    """How many intervals hold what was measured, over all runs and by model, whose errors go together."""
+    groups: dict[str, list[Row]] = {}
+    for row in sorted(stated, key=lambda row: str(row["model"])):
+        groups.setdefault(row["model"] or "no model named", []).append(row)
+    covered = {name: _cover(rows) for name, rows in groups.items()}
+    worst = min(groups, key=lambda name: (covered[name][0], -len(groups[name]), name))
+    low, high = _bound_fraction(round(covered[worst][0] * len(groups[worst])), len(groups[worst]))
+    decisive = [_cover(stated), *(covered[name] for name in groups if len(groups[name]) >= _FEWEST_IN_GROUP)]
+    is_met = all(inside >= level - COVERAGE_SLACK for inside, level in decisive)
+    inside, level = decisive[0]
+    whole = f"{100 * inside:.0f} % of {len(stated)} inside at a stated {100 * level:.0f} %"
+    few = "" if len(groups[worst]) >= _FEWEST_IN_GROUP else ", too few to decide"
+    named = f"{worst}, {100 * covered[worst][0]:.0f} % of {len(groups[worst])}{few}"
+    counts = (f"{name} {sum(row['is_inside'] for row in rows)} of {len(rows)}" for name, rows in groups.items())
+    return [
+        f"  intervals: {whole}, no group below by more than {100 * COVERAGE_SLACK:g} points: {_word(is_met)}",
+        f"    worst group: {named}; so few runs leave {100 * low:.0f} to {100 * high:.0f} % open",
+        f"    by group: {', '.join(counts)}",
+    ], is_met
+
+
+def _cover(rows: Sequence[Row]) -> tuple[float, float]:
+    """The share of intervals that hold what was measured, and the share that they say."""
+    return sum(row["is_inside"] for row in rows) / len(rows), sum(row["interval_level"] for row in rows) / len(rows)
+
+
+def _bound_fraction(count: int, total: int) -> tuple[float, float]:
+    """Both ends of the exact 95 % interval of a fraction that was counted (Clopper and Pearson)."""
+    low = scipy.special.betaincinv(count, total - count + 1, 0.025) if count else 0.0
+    high = scipy.special.betaincinv(count + 1, total - count, 0.975) if count < total else 1.0
+    return float(low), float(high)
 
 
 def _word(is_met: bool) -> str:

@@ -2,21 +2,21 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from assets.build import gold, silver
-from assets.build.catalogue import list_required
+from assets.build.catalogue import list_required, select
 from assets.build.forecasts import FORECAST_TABLES, build_forecasts, read_regime, stale_regimes
 from assets.build.state import assess_comparisons
 from assets.build.tiers import select_tables
 from gold import cost_model, prediction_checks, what_if
 from lake.engines import engine
-from lake.keyring import KeyringFile
-from lake.landing_zone import LandingZone
-from lake.locations import Location
 from lake.store import Lake
+from lake.tables import Scope
 from tests.conftest import LandFiles
 from tests.support.small_runs import trace
 
@@ -52,11 +52,6 @@ def manifest(regime: str, model: str = "m", **fields: str) -> str:
     return numbers + "".join(f'{name} = "{value}"\n' for name, value in answer.items())
 
 
-def open_lake(directory: Path) -> LandFiles:
-    keyring = KeyringFile(directory / "keyring.json", is_made_on_first_use=True)
-    return LandFiles(Lake(Location.of(directory / "lake"), keyring), LandingZone(Location.of(directory / "landing")))
-
-
 def land(land_files: LandFiles, run_id: str, claims: str, step_us: int) -> None:
     """A run of two ranks, from its trace to those of its gold tables that forecasts read."""
     land_files({"rank0.json": ring_trace(step_us, 2000, 3000)}, run_id, claims)
@@ -68,7 +63,7 @@ def land(land_files: LandFiles, run_id: str, claims: str, step_us: int) -> None:
 def forecast_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models without a TEE and sealed, and one of them under another regime, with their forecasts; to be copied."""
     directory = tmp_path_factory.mktemp("forecasts")
-    land_files = open_lake(directory)
+    land_files = LandFiles.open(directory)
     for model, sealed_us in (("m", 48_000), ("n", 52_000)):
         land(land_files, f"off-{model}", manifest("cc_off", model), 40_000)
         land(land_files, f"sealed-{model}", manifest(SEALED, model), sealed_us)
@@ -85,7 +80,7 @@ def forecast_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def land_files(forecast_lake: Path, tmp_path: Path) -> LandFiles:
     """A copy of that lake."""
     shutil.copytree(forecast_lake, tmp_path / "copy")
-    return open_lake(tmp_path / "copy")
+    return LandFiles.open(tmp_path / "copy")
 
 
 @pytest.fixture
@@ -170,3 +165,23 @@ def test_a_question_reads_the_regime_and_the_run_that_is_asked_about(lake: Lake,
     assert [pair.candidate.run_id for pair in model.pairs] == ["sealed-m", "sealed-n"]
     assert [run.run_id for run in model.off_runs] == ["off-m", "off-n"]
     assert [(run.step_ns, len(run.steps)) for run in model.off_runs] == [(40_000_000, 3)] * 2
+
+
+# -- what asking takes ------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_of_a_regime_are_those_that_are_declared_so() -> None:
+    assert set(FORECAST_TABLES) == set(select("gold", Scope.REGIME))
+
+
+def test_an_answer_takes_no_import_of_readers_of_checks_or_of_other_engines(forecast_lake: Path) -> None:
+    program = (
+        "import sys\nfrom pipelines.cli.main import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit as done:\n    assert not done.code, done.code\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    words = ["--lake", str(forecast_lake / "lake"), "what-if", "sealed-m", "--set", "accumulate=2"]
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
+    assert "accumulate=2" in done.stdout
+    slow = {"scipy.optimize", "scipy.stats", "duckdb", "jwt", "dagster", "great_expectations", "altair", "bronze.land"}
+    assert not slow & set(done.stderr.split())

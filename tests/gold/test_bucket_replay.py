@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gold.bucket_replay import (
+    ANY_SCALE,
     MIB,
+    PROFILER_SCALES,
     Bucket,
     TracedStep,
+    find_root,
     fit_scale,
     predict,
     read_steps,
@@ -167,3 +171,41 @@ def test_a_layer_that_cannot_be_split_stays_whole() -> None:
 def test_data_of_buckets_that_queued_came_evenly_before_the_next_known_time() -> None:
     step = make_step((30, 10, 10), (0, 10, 10), (0, 10, 10), (30, 5, 10))
     assert [bucket.ready_ns / MS for bucket in rebucket(step, 10, 10).buckets] == pytest.approx([30, 50, 70, 90])
+
+
+# -- where a replay comes true ----------------------------------------------------------------------------------------
+
+_lines = st.lists(st.tuples(st.floats(1, 1e9), st.floats(-1e9, 1e9)), min_size=1, max_size=12)
+
+
+@given(_lines, st.floats(0.01, 0.99), st.sampled_from([PROFILER_SCALES, ANY_SCALE, (0.3, 0.31)]))
+def test_a_root_is_found_wherever_a_time_bends(
+    lines: list[tuple[float, float]], place: float, ends: tuple[float, float]
+) -> None:
+    asked: list[float] = []
+
+    def time(scale: float) -> float:
+        return max(slope * scale + offset for slope, offset in lines)
+
+    wanted = time(ends[0]) + place * (time(ends[1]) - time(ends[0]))
+
+    def miss(scale: float) -> float:
+        asked.append(scale)
+        return time(scale) - wanted
+
+    found = find_root(miss, *ends)
+    assert ends[0] <= found <= ends[1]
+    assert time(found) == pytest.approx(wanted, rel=1e-12, abs=1e-5)
+    assert found == pytest.approx(scipy.optimize.brentq(miss, *ends), rel=1e-6, abs=1e-9)
+    assert len(asked) < 150
+
+
+def test_a_line_takes_one_trial() -> None:
+    asked: list[float] = []
+
+    def miss(scale: float) -> float:
+        asked.append(scale)
+        return 40.0 * scale - 30.0
+
+    assert find_root(miss, 0.2, 3.0) == pytest.approx(0.75)
+    assert len(asked) == 3, "both ends and one between them"

@@ -102,9 +102,18 @@ def test_a_plain_run_without_a_trace_is_refused() -> None:
 
 
 def test_a_recording_that_slowed_the_step_too_much_is_refused() -> None:
-    answer = "recording slowed its steps 1.51 times: the trace says too little of a bare step"
+    answer = "recording slowed the traced steps 1.51 times: they say too little of bare ones"
     assert find_refusal(replace(PLAIN, burden=1.51), regime=SEALED) == answer
     assert ask(replace(PLAIN, burden=1.5), regime=SEALED).refusal is None
+
+
+def test_a_sealed_run_goes_by_what_recording_did_to_its_baseline_which_is_replayed() -> None:
+    ringy = make_pair("ringy", COST)
+    slowed = replace(ringy, baseline=replace(ringy.baseline, burden=1.6))
+    answer = "recording slowed the traced steps 1.60 times: they say too little of bare ones"
+    assert find_refusal(ringy.candidate, make_model(slowed), accumulate="2") == answer
+    alone = replace(ringy, candidate=replace(ringy.candidate, burden=1.6))
+    assert ask(alone.candidate, make_model(alone), accumulate="2").refusal is None
 
 
 def test_another_batch_size_needs_two_that_are_known() -> None:

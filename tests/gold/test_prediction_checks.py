@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gold.changes import predict_change
 from gold.prediction_checks import TABLE, find_regime_spread, measure
+from gold.regime_model import RegimeModel
 from tests.support.forecast_pairs import (
     MODELS,
     SEALED,
@@ -117,7 +119,41 @@ def test_chains_are_predicted_from_what_they_did_to_other_models() -> None:
     ]
     assert [row["error_fraction"] for row in rows] == [pytest.approx(0, abs=1e-3)] * 2
     assert rows[0]["constant_error_fraction"] == pytest.approx(pairs[2].candidate_ns / pairs[3].candidate_ns - 1)
-    assert rows[0]["interval_level"] is None
+    assert (rows[0]["interval_level"], rows[0]["reason"]) == (
+        None,
+        "errors on fewer than two other models make no interval",
+    )
+
+
+def test_the_interval_that_is_checked_is_the_one_that_is_stated() -> None:
+    pairs = [make_pair(model, 0.5, burden=1.2) for model in MODELS]
+    stated = {
+        pair.candidate.model: predict_change(pair.baseline, RegimeModel(SEALED, tuple(pairs), ()), {"regime": SEALED})
+        for pair in pairs
+    }
+    for row in list_checks(list_rows(TABLE, measure(SEALED, pairs)), "regime"):
+        answer = stated[row["model"]]
+        assert row["predicted_low_ns"] == pytest.approx(answer.low_ns, rel=1e-3)
+        assert row["predicted_high_ns"] == pytest.approx(answer.high_ns, rel=1e-3)
+        assert row["predicted_high_ns"] > 1.19 * row["predicted_step_ns"], "recording slowed the traced steps"
+
+
+def test_steps_that_recording_slowed_too_much_have_no_interval() -> None:
+    pairs = [make_pair("dense", 0.5, burden=1.6), make_pair("mixed", 0.5), make_pair("ringy", 0.5)]
+    rows = list_checks(list_rows(TABLE, measure(SEALED, pairs)), "regime")
+    assert [row["model"] for row in rows if row["is_inside"] is None] == ["dense"]
+    assert rows[0]["reason"] == "recording slowed the traced steps 1.60 times: no interval is stated"
+
+
+def test_intervals_of_caps_and_chains_are_checked_too() -> None:
+    planted = [*plant_chains("ringy", "mixed", factor=0.6), make_pair("dense", 0.5)]
+    steps = (make_step((30, 1, 1), *[(20.0, 9.0, 25.0)] * 3),)
+    caps = [make_pair("ringy", 0.5, f"cap-{cap}", bucket_cap_mib=cap, steps=steps, batch_size=8) for cap in (5, 25)]
+    rows = list_rows(TABLE, measure(SEALED, [*planted, *caps]))
+    found = [row for row in rows if row["task"] in {"chains", "bucket_cap"}]
+    assert {row["task"] for row in found} == {"chains", "bucket_cap"}
+    assert {row["interval_level"] for row in found} == {2 / 3}
+    assert all(row["is_inside"] is not None for row in found)
 
 
 def test_what_chains_did_to_a_model_is_left_out_of_its_own_prediction() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gold.prediction_intervals import MOST_LEVEL, Spread, find_spread, score_error, weigh
+from gold.prediction_intervals import MOST_LEVEL, Spread, find_fitted_time, find_spread, score_error, weigh
 
 scores = st.lists(st.floats(0, 10), min_size=1, max_size=6)
 groups = st.lists(scores, min_size=2, max_size=12).map(lambda some: {f"model-{n}": own for n, own in enumerate(some)})
@@ -70,14 +70,34 @@ def test_a_model_that_nobody_has_seen_is_covered_as_often_as_is_claimed(count: i
 
 def test_a_prediction_that_adds_more_has_a_wider_interval() -> None:
     spread = Spread(0.75, 0.5, 3)
-    little, much = (spread.widen(value, 100.0) for value in (101.0, 200.0))
+    little, much = (spread.widen(value, weigh(value, 100.0)) for value in (101.0, 200.0))
     assert little == pytest.approx((101 * math.exp(-0.5 * (0.03 + 1 / 101)), 101 * math.exp(0.5 * (0.03 + 1 / 101))))
     assert much == pytest.approx((200 * math.exp(-0.265), 200 * math.exp(0.265)))
 
 
+def test_an_interval_widens_by_what_recording_slowed_the_steps_beyond_a_tenth() -> None:
+    spread = Spread(0.75, 0.5, 3)
+    narrow = spread.widen(100.0, 0.2)
+    assert spread.widen(100.0, 0.2, 1.1) == narrow
+    assert spread.widen(100.0, 0.2, 1.25) == pytest.approx((narrow[0] / 1.25, narrow[1] * 1.25))
+
+
+def test_what_the_cost_makes_counts_where_it_is_more_than_what_was_added() -> None:
+    assert weigh(100.0, 90.0, fitted_ns=40.0) == pytest.approx(0.43)
+    assert weigh(100.0, 50.0, fitted_ns=40.0) == pytest.approx(0.53)
+
+
+def test_the_time_that_a_cost_makes_is_how_the_prediction_grows_with_it() -> None:
+    assert find_fitted_time(lambda cost: 70 + 60 * cost, 0.5) == pytest.approx(30, rel=0.01)
+    assert find_fitted_time(lambda _: 100.0, 0.5) == 0, "compute hides all of it"
+    edge = find_fitted_time(lambda cost: max(100.0, 70 + 60 * cost), 0.5)
+    assert 10 < edge < 20, "hidden just so: a tenth more would show"
+
+
 @given(st.floats(1, 1e9), st.floats(1, 1e9), st.floats(1, 1e9))
 def test_an_error_is_at_the_end_of_an_interval_of_its_score(predicted: float, measured: float, base: float) -> None:
-    low, high = Spread(0.8, score_error(predicted, measured, base), 5).widen(predicted, base)
+    weight = weigh(predicted, base)
+    low, high = Spread(0.8, score_error(predicted, measured, weight), 5).widen(predicted, weight)
     assert low <= measured * (1 + 1e-9)
     assert high >= measured * (1 - 1e-9)
     nearest = min((low, high), key=lambda end: abs(math.log(end / measured)))

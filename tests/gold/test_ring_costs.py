@@ -105,11 +105,22 @@ def test_only_traced_rings_that_differ_in_nothing_but_sealing_are_replayed() -> 
 def test_a_model_is_predicted_without_its_own_pairs() -> None:
     costs = {"ringy": 2.0, "mixed": 0.5, "dense": 0.5}
     pairs = [make_pair(model, cost) for model, cost in costs.items()]
-    found = {left_out: (pair, predicted) for left_out, pair, predicted in leave_out(pairs, name_model)}
-    pair, predicted = found["ringy"]
-    assert pair == pairs[0]
-    assert predicted == pytest.approx(pair.predict(0.5), rel=1e-3), "the cost of the others, not its own"
-    assert predicted < 0.9 * pair.candidate_ns
+    found = next(one for one in leave_out(pairs, name_model) if one.left_out == "ringy")
+    assert found.pair == pairs[0]
+    assert found.predicted_ns == pytest.approx(pairs[0].predict(0.5), rel=1e-3), "the cost of the others, not its own"
+    assert found.predicted_ns < 0.9 * pairs[0].candidate_ns
+
+
+def test_a_prediction_weighs_what_its_cost_makes_and_not_only_what_it_adds() -> None:
+    pairs = [make_pair(model, 0.5, burden=1.2) for model in MODELS]
+    found = {one.left_out: one for one in leave_out(pairs, name_model)}
+    assert {one.burden for one in found.values()} == {1.2}
+    ringy, dense = found["ringy"], found["dense"]
+    sealed = sum(bucket.sealed_bytes for bucket in pairs[0].traced[0][0].buckets) * 0.5
+    added = ringy.predicted_ns - pairs[0].baseline_ns
+    assert sealed > added + 4e6, "copies that sealing replaces are no longer there"
+    assert ringy.weight == pytest.approx(0.03 + sealed / ringy.predicted_ns, rel=1e-2)
+    assert dense.weight < ringy.weight, "compute hides the most of it"
 
 
 def test_pairs_of_one_model_alone_are_not_predicted() -> None:
@@ -118,9 +129,9 @@ def test_pairs_of_one_model_alone_are_not_predicted() -> None:
 
 def test_what_is_left_out_changes_no_prediction_of_itself() -> None:
     pairs = make_pairs()
-    before = {model: predicted for model, _, predicted in leave_out(pairs, name_model)}
+    before = {one.left_out: one.predicted_ns for one in leave_out(pairs, name_model)}
     pairs[1] = time_candidate(pairs[1], 3 * pairs[1].candidate_ns)
-    after = {model: predicted for model, _, predicted in leave_out(pairs, name_model)}
+    after = {one.left_out: one.predicted_ns for one in leave_out(pairs, name_model)}
     assert after["mixed"] == before["mixed"]
 
 

@@ -145,7 +145,8 @@ def test_validate_meets_its_goals_on_the_bundled_recordings_and_names_the_worst_
     done = ask(recorded_lake, "validate")
     assert "model left out" in done.stdout
     assert "guesses: constant" in done.stdout
-    assert "fewest for" in done.stdout
+    assert "worst group: " in done.stdout
+    assert "by group: " in done.stdout
     assert (done.exit_code == 0) == ("all goals are met" in done.stdout)
 
 

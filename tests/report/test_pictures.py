@@ -17,6 +17,7 @@ from gold import (
     memory_timeline,
     operator_time,
     pairs,
+    source_lines,
     step_energy,
     step_overhead,
     step_times,
@@ -65,6 +66,7 @@ def test_all_tables_but_those_of_rows_alone_have_a_picture() -> None:
         memory_timeline.TABLE,
         operator_time.TABLE,
         pairs.TABLE,
+        source_lines.TABLE,
         step_energy.TABLE,
         step_times.TABLE,
     )
