@@ -125,6 +125,12 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
     "two fates": ("gold.sealing_coverage", first("plain_bytes", 99), "promises_have_one_fate", 1),
     "straggler": ("gold.stragglers", first("match_id", "of nobody"), "collectives_are_those_of_silver", 1),
     "baseline": ("gold.pairs", first("baseline_run_id", "nobody"), "runs_of_the_pair_exist", 1),
+    "regime of a baseline": (
+        "gold.step_overhead",
+        first("baseline_regime", "hopper_ppcie"),
+        "runs_of_the_pair_exist",
+        1,
+    ),
     "difference": ("gold.step_overhead", first("overhead_ns", 1), "overhead_is_that_of_the_steps", 1),
     "delta": (
         "gold.overhead_breakdown",
