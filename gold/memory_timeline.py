@@ -116,9 +116,8 @@ def measure(peaks: pa.Table, steps: pa.Table) -> pa.Table:
     for row in sorted(peaks.to_pylist(), key=lambda row: row["period_number"]):
         devices.setdefault((row["rank"], row["device"]), []).append(row)
     rows = [
-        _describe(period, stepped[rank], device)
+        _describe(period, stepped.get(rank, []), device)
         for (rank, device), slices in devices.items()
-        if rank in stepped
         for period in (_add_up(slices), *(_place(one) for one in slices))
     ]
     seen = {rank for rank, _ in devices}

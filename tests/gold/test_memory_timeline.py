@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assets.build import gold, silver
 from gold import memory_timeline
 from gold.memory_timeline import SLICES
 from lake.engines import engine as lake_engine
@@ -12,9 +14,13 @@ from silver import memory_events, steps
 from tests.support.silver_rows import RUN, rows_of
 
 if TYPE_CHECKING:
+    from lake.store import Lake
+    from tests.conftest import LandFiles
     from tests.support.silver_rows import Bench
 
 POLARS = lake_engine("polars")
+# Three steps of ResNet-18 on an H200, cut down to allocator events and steps.
+RECORDING = Path(__file__).parent / "recorded_memory" / "resnet18-r0.json.gz"
 # moment, bytes of the block, of all after it
 Block = tuple[int, int, int]
 
@@ -109,3 +115,20 @@ def test_peaks_equal_a_look_at_every_event(blocks: list[tuple[int, int, int, int
         reserved, moment = max((total // 2, -at) for at, _, total, _ in own)
         assert (row["peak_reserved_bytes"], row["peak_reserved_ts_ns"]) == (reserved, -moment)
         assert row["allocations_count"] == sum(size >= 0 for _, size, _, _ in own)
+
+
+def test_the_peaks_of_a_recording_are_those_that_torch_itself_told(lake: Lake, land_files: LandFiles) -> None:
+    land_files({"r0.json.gz": RECORDING.read_bytes()}, RUN, 'regime = "cc_off"\n')
+    silver.materialise(lake, RUN, POLARS)
+    gold.materialise(lake, RUN, POLARS, [memory_timeline.TABLE])
+    whole = [row for row in lake.scan(memory_timeline.TABLE).collect().to_dicts() if row["period"] == "trace"]
+    (gpu,) = (row for row in whole if row["device"] == "cuda:0")
+    # torch.cuda.max_memory_allocated() and max_memory_reserved() of the same three steps.
+    assert (gpu["peak_allocated_bytes"], gpu["peak_reserved_bytes"]) == (566_183_424, 872_415_232)
+    assert gpu["evidence"] == "measured"
+
+
+def test_peaks_of_a_rank_without_steps_are_kept() -> None:
+    *_, seen, unseen = draw_timeline(POLARS, (1100, 10, 10), (2100, 30, 40), stepped=[{"rank": 1}])
+    assert (seen["rank"], seen["peak_allocated_bytes"], seen["peak_allocated_step_number"]) == (0, 40, None)
+    assert (unseen["rank"], unseen["evidence"]) == (1, "unobservable")
