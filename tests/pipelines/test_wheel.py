@@ -228,18 +228,6 @@ def test_uv_installs_it_as_a_tool(wheel: Path, elsewhere: Path, tmp_path: Path) 
     assert asked.returncode == 2
 
 
-def test_pipx_installs_it(wheel: Path, elsewhere: Path, tmp_path: Path) -> None:
-    variables = environment(PIPX_HOME=str(tmp_path / "pipx"), PIPX_BIN_DIR=str(tmp_path / "bin"))
-    words = ["install", "--backend", "uv", "--python", sys.executable, "--pip-args=--no-deps --offline --no-index"]
-    subprocess.run(
-        [sys.executable, "-m", "pipx", *words, str(wheel)], env=variables, check=True, capture_output=True, timeout=300
-    )
-    Installation(tmp_path / "pipx" / "venvs" / "teetotal").borrow_packages()
-    asked = ask(str(tmp_path / "bin" / "teetotal"), "show", "bronze.run", cwd=elsewhere)
-    assert asked.stderr == "teetotal: there is no table 'bronze.run' (did you mean 'bronze.runs'?)\n"
-    assert asked.returncode == 2
-
-
 @pytest.mark.parametrize("words", [("-m", "teetotal"), ("-c", "from teetotal.__main__ import main; main()")])
 def test_a_checkout_goes_on_working(words: tuple[str, ...], tmp_path: Path) -> None:
     asked = ask(sys.executable, *words, "--version", cwd=tmp_path, PYTHONPATH=str(ROOT))
