@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SECTIONS = (
     *("summary", "verdicts", "slowdown", "overhead", "closely", "kernels", "collectives", "cheaper"),
-    *("time", "overlap", "operations"),
+    *("time", "overlap", "analyses", "operations"),
     *("sealing", "rejected", "availability", "published", "provenance"),
 )
 
@@ -136,7 +136,9 @@ def test_a_plot_is_plain_text_with_evidence_on_every_line(recorded_lake: Lake) -
     assert "\x1b" not in done.stdout
     lines = [line for line in done.stdout.splitlines() if {"○", "●"} & set(line)]
     assert len(lines) == recorded_lake.scan(step_overhead.TABLE).select(pl.len()).collect().item() > 1
-    assert all("measured" in line for line in lines)
+    # One run against three has an interval from other pairs' noise: it is modelled.
+    assert [line.split()[0] for line in lines if not line.endswith("measured")] == ["resnet50-native-w2"]
+    assert all(line.endswith(("measured", "modelled")) for line in lines)
 
 
 def test_a_table_without_a_chart_says_which_have_one(recorded_lake: Lake) -> None:
