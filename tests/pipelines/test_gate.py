@@ -86,7 +86,7 @@ def test_a_pull_request_gets_a_table_with_what_differs(compared_lake: Lake) -> N
     ("words", "answer"),
     [
         (["gate", "--run", "after", "--against", "befor"], "did you mean 'before'?"),
-        (["gate", "--run", "after"], "after names no baseline (name one: --against RUN, or --baseline-tag NAME)"),
+        (["gate", "--run", "before"], "before names no baseline (name one: --against RUN, or --baseline-tag NAME)"),
         (["gate", "--against", "before"], "no run says when it was recorded, so none is the last"),
         (["gate", "--run", "after", "--baseline-tag", "mian"], "no baseline is named 'mian'"),
         (["gate", "--run", "after", "--against", "before", "--baseline-tag", "main"], "name the baseline once"),
