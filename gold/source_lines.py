@@ -55,10 +55,12 @@ _INT = nw.Int64
 def measure(spans: Frame) -> Frame:
     """A call is of the innermost own frame of its thread: frames of libraries in between say not what to change."""
     spans = spans.with_columns(_thread=nw.col("thread_id").fill_null(""))
-    calls = compute_once(_select_calls(spans))
+    calls = _select_calls(spans)
     frames = spans.filter(PATTERNS.has_pattern("pattern", "python_line"), nw.col("duration_ns") > 0)
     frames = compute_once(frames.select(*_THREAD, "ordinal", "ts_ns", "duration_ns", "label"))
-    placed = compute_once(_place_calls(calls, frames))
+    # Only threads that recorded frames: most runs have none, and their calls are not to be held.
+    framed = compute_once(calls.join(frames.select(*_THREAD).unique(), on=_THREAD, how="semi"))
+    placed = compute_once(_place_calls(framed, frames))
     sums = placed.group_by(*_LINE).agg(
         calls_count=nw.len().cast(_INT),
         ranks_count=nw.col("rank").n_unique().cast(_INT),
