@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -17,7 +18,7 @@ from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -68,6 +69,12 @@ _LAUNCHING, _DELAY = PARTS.index("launch"), PARTS.index("delay")
 _BLOCKING = (CLASSES.index("blocking_copy"), CLASSES.index("sync"))
 _HOST = ("ts_ns", "duration_ns", "_class")
 _LAUNCHED = ("device_id", "stream_id", "ordinal", "launch_ts_ns", "launch_duration_ns")
+_GPU = (*_HOST, *_LAUNCHED)
+# What is read of a span.
+SPAN_COLUMNS = (
+    *("run_id", "rank", "source_sha256", "ordinal", "kind", "pattern", "is_gpu", "is_orphan", "ts_ns", "duration_ns"),
+    *("device_id", "stream_id", "launch_ts_ns", "launch_duration_ns"),
+)
 
 
 def select_gpu_work(spans: Frame, waits: Frame) -> Frame:
@@ -83,16 +90,66 @@ def select_host_work(spans: Frame, waits: Frame) -> Frame:
     return work.filter(~nw.col("_class").is_null(), nw.col("duration_ns") > 0).select(*_HOST)
 
 
-def measure(steps: pa.Table, read_gpu: Callable[[int], pa.Table], read_host: Callable[[int], pa.Table]) -> pa.Table:
+@dataclass(frozen=True)
+class Window:
+    """Whole steps of a rank, which begin before a moment, and all work that reaches into them."""
+
+    until_ns: int
+    gpu: pa.Table
+    host: pa.Table
+
+
+def find_cuts(steps: pa.Table) -> Numbers:
+    """When a step of a rank begins and none before it still runs: there its time may be cut into windows."""
+    starts = read_numbers(steps, "ts_ns")
+    ends = starts + read_numbers(steps, "duration_ns")
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], np.maximum.accumulate(ends[order])
+    return starts[1:][ends[:-1] <= starts[1:]]
+
+
+def measure(steps: pa.Table, read_windows: Callable[[int], Iterable[Window]]) -> pa.Table:
     """Walk back from the end of each step to whatever ended last among what could have held it up, rank by rank."""
     by_rank: dict[int, list[dict[str, Any]]] = {}
     for step in steps.to_pylist():
         by_rank.setdefault(step["rank"], []).append(step)
-    rows: list[dict[str, Any]] = []
-    for rank, known in by_rank.items():
-        gpu = _GpuWork.of(read_gpu(rank))
-        rows += [_describe(step) for step in known] if gpu is None else _Chains(gpu, read_host(rank)).charge(known)
+    rows = [row for rank, known in by_rank.items() for row in _measure_rank(known, read_windows(rank))]
     return pa.Table.from_pylist(rows, schema=TABLE.arrow_schema)
+
+
+def _measure_rank(steps: list[dict[str, Any]], windows: Iterable[Window]) -> list[dict[str, Any]]:
+    """The rows of a rank, window by window; of work before a window only the last of each stream can matter."""
+    waiting = sorted(steps, key=itemgetter("ts_ns"), reverse=True)
+    carried: dict[str, Numbers] | None = None
+    rows: list[dict[str, Any]] = []
+    has_gpu = False
+    for window in windows:
+        known = []
+        while waiting and waiting[-1]["ts_ns"] < window.until_ns:
+            known.append(waiting.pop())
+        gpu = _take_columns(window.gpu, _GPU)
+        has_gpu = has_gpu or window.gpu.num_rows > 0
+        if carried is not None:
+            gpu = {name: np.concatenate([carried[name], values]) for name, values in gpu.items()}
+        gpu = _order_by_end(gpu)
+        carried = _take_last(gpu, window.until_ns)
+        rows += _Chains(_GpuWork.of(gpu), window.host).charge(known)
+    return rows if has_gpu else [_describe(step) for step in steps]
+
+
+def _order_by_end(gpu: dict[str, Numbers]) -> dict[str, Numbers]:
+    """Work in the order of its ends; what begins and ends alike is told apart by its place in the source."""
+    keys = (gpu["stream_id"], gpu["_class"], gpu["ordinal"], gpu["ts_ns"], gpu["ts_ns"] + gpu["duration_ns"])
+    order = np.lexsort(keys)
+    return {name: values[order] for name, values in gpu.items()}
+
+
+def _take_last(gpu: dict[str, Numbers], before_ns: int) -> dict[str, Numbers]:
+    """Of each stream the work that ended last before a moment: what the work after it may have followed."""
+    has_ended = np.flatnonzero(gpu["ts_ns"] + gpu["duration_ns"] < before_ns)
+    groups = _group(gpu["device_id"][has_ended], gpu["stream_id"][has_ended])
+    last = np.array([has_ended[rows[-1]] for rows in groups if len(rows)], np.intp)
+    return {name: values[last] for name, values in gpu.items()}
 
 
 @dataclass(frozen=True)
@@ -112,15 +169,8 @@ class _GpuWork:
     last_to_end: memoryview[int]
 
     @classmethod
-    def of(cls, work: pa.Table) -> _GpuWork | None:
-        """Decide for each piece what it waited for; none where there is no work."""
-        if not work.num_rows:
-            return None
-        gpu = _take_columns(work, (*_HOST, *_LAUNCHED))
-        # Work that begins and ends alike is told apart by its place in the source.
-        keys = (gpu["stream_id"], gpu["_class"], gpu["ordinal"], gpu["ts_ns"], gpu["ts_ns"] + gpu["duration_ns"])
-        order = np.lexsort(keys)
-        gpu = {name: values[order] for name, values in gpu.items()}
+    def of(cls, gpu: Mapping[str, Numbers]) -> _GpuWork:
+        """Decide for each piece what it waited for."""
         starts, ends = gpu["ts_ns"], gpu["ts_ns"] + gpu["duration_ns"]
         launched = np.where(gpu["launch_ts_ns"] <= starts, gpu["launch_ts_ns"], -1)
         by_start = np.argsort(starts, kind="stable")
@@ -156,7 +206,8 @@ class _Chains:
         gpu_ends = np.asarray(gpu.ends)
         # The last work that ended within a call let it return; a call within which none did waited for none.
         released = np.searchsorted(gpu_ends, ends, "right") - 1
-        waited = (released >= 0) & (gpu_ends[released] > starts)
+        waited = released >= 0
+        waited[waited] = gpu_ends[released[waited]] > starts[waited]
         classes, released, ends = host["_class"][is_blocking][waited], released[waited], ends[waited]
         order = np.lexsort((classes, released, ends))
         self._call_ends, self._call_causes, self._call_classes = (

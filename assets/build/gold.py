@@ -44,6 +44,7 @@ from silver import collectives, memory_events, operator_shapes, runs, spans, ste
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -130,7 +131,8 @@ def make_table(site: Site, order: TableOrder) -> list[Staged]:
     (table,) = (table for table in RUN_TABLES if table.name == order.table)
     measuring = GoldBuild(site.lake, order.run_id, PolarsEngine())
     with site.lake.executor_stage(table, order.run_id, order.spool) as stage:
-        site.lake.add(stage, measuring.rows(table, {} if order.rows is None else {table.name: order.rows}))
+        sums = {} if order.rows is None else {table.name: order.rows}
+        site.lake.add(stage, measuring.rows(table, sums, stage.spool))
         return stage.units
 
 
@@ -165,12 +167,14 @@ class GoldBuild:
         sums = _combine_sums([part for _, slices in by_ranks for part in self._sums_of_all(list(slices), summed)])
         written = []
         for table, fingerprint in made_from.items():
-            with naming(f"making {table.full_name}"):
-                rows = self.rows(table, sums)
-            written.append(self._lake.replace(table, self._run_id, rows, fingerprint))
+            with self._lake.stage(table, self._run_id) as stage:
+                with naming(f"making {table.full_name}"):
+                    rows = self.rows(table, sums, stage.spool)
+                self._lake.add(stage, rows)
+                written.append(self._lake.commit(stage, fingerprint))
         return written
 
-    def rows(self, table: Table, sums: dict[str, pa.Table]) -> pa.Table:
+    def rows(self, table: Table, sums: dict[str, pa.Table], spool: Path) -> pa.Table:
         """One table; `sums` are those of all slices, by the table that they are for."""
         spanned, stepped = self._spanned, self._stepped
         # What takes more than its inputs; any other table is its transform, given its inputs in their order.
@@ -203,11 +207,7 @@ class GoldBuild:
                 )
             ),
             critical_path.TABLE.name: lambda: self._engine.wrap(
-                critical_path.measure(
-                    self._engine.rows(stepped),
-                    partial(self._read_work, critical_path.select_gpu_work),
-                    partial(self._read_work, critical_path.select_host_work),
-                )
+                critical_path.measure(self._engine.rows(stepped), partial(self._read_windows, spool))
             ),
             step_times.TABLE.name: lambda: self._engine.wrap(
                 step_times.measure(
@@ -234,14 +234,39 @@ class GoldBuild:
 
         return self._engine.rows(plans.get(table.name, transform_inputs)(), is_lean=True)
 
-    def _read_work(self, select_work: Callable[[Frame, Frame], Frame], rank: int) -> pa.Table:
-        """Work of one rank, as it is chosen for its critical path."""
-        spanned, waits = (frame.filter(nw.col("rank") == rank) for frame in (self._spanned, self._wrap_known("waits")))
-        return self._engine.rows(select_work(spanned, waits))
+    def _read_windows(self, spool: Path, rank: int) -> Iterator[critical_path.Window]:
+        """The work of a rank around its steps; a rank of many spans is read once and shared out on disk."""
+        is_rank = nw.col("rank") == rank
+        waits = self._engine.wrap(self._engine.rows(self._wrap_known("waits").filter(is_rank)))
+        bounds = self._cut_between_steps(rank)
+        shares = iter([self._spanned.filter(is_rank)])
+        if len(bounds):
+            shares = self._share_out(rank, bounds, critical_path.SPAN_COLUMNS, spool)
+        for until, spanned in zip([*bounds.tolist(), END_OF_TIME], shares, strict=True):
+            yield critical_path.Window(
+                until,
+                self._engine.rows(critical_path.select_gpu_work(spanned, waits)),
+                self._engine.rows(critical_path.select_host_work(spanned, waits)),
+            )
+
+    def _cut_between_steps(self, rank: int) -> npt.NDArray[np.int64]:
+        """Where the time of a rank is cut so that its steps stay whole and about equally many spans start between."""
+        parts = -(-self._spans_by_rank.get(rank, 0) // chunking.SLICE_SPANS)
+        allowed = critical_path.find_cuts(self._engine.rows(self._stepped.filter(nw.col("rank") == rank)))
+        if parts < 2 or not len(allowed):
+            return np.array([], np.int64)
+        order = self._some_starts(rank)
+        wanted = order[len(order) * np.arange(1, parts) // parts]
+        return np.unique(allowed[np.minimum(np.searchsorted(allowed, wanted), len(allowed) - 1)])
+
+    @cached_property
+    def _spans_by_rank(self) -> dict[int, int]:
+        counted = self._engine.rows(self._spanned.group_by("rank").agg(spans_count=nw.len())).to_pylist()
+        return {row["rank"]: row["spans_count"] for row in counted}
 
     def slices(self) -> list[Slice]:
         """Ranks and slices of time, none of which holds too many spans; one of nothing where there are none."""
-        return list(self._slices(self._spanned)) or [((), 0, END_OF_TIME)]
+        return list(self._slices()) or [((), 0, END_OF_TIME)]
 
     def sums_of(self, one: Slice, summed: Sequence[str]) -> dict[str, pa.Table]:
         """What is added up over slices, by the table that it is for."""
@@ -284,17 +309,25 @@ class GoldBuild:
         ((rank,), _, _) = slices[0]
         bounds = np.array([high for _, _, high in slices[:-1]])
         with self._lake.stage(trace_summary.TABLE, self._run_id) as stage:
-            with SpilledRows(stage.spool, spans.TABLE.arrow_schema_of(_SLICED), len(slices)) as shares:
-                for batch in self._lake.batches(spans.TABLE, self._run_id, _SLICED, rank=rank):
-                    rows, places = assign_slices(batch, bounds)
-                    shares.add(batch.take(pa.array(rows)), places)
-            for place, (_, low, high) in enumerate(slices):
-                yield self._sums(self._engine.wrap(shares.read(place)), low, high, summed)
+            shares = self._share_out(rank, bounds, _SLICED, stage.spool)
+            for (_, low, high), spanned in zip(slices, shares, strict=True):
+                yield self._sums(spanned, low, high, summed)
 
-    def _slices(self, spanned: Frame) -> Iterator[Slice]:
+    def _share_out(
+        self, rank: int, bounds: npt.NDArray[np.int64], columns: Sequence[str], spool: Path
+    ) -> Iterator[Frame]:
+        """A rank's spans by slices of time, each in all that it reaches: read once, and shared out on disk."""
+        count = len(bounds) + 1
+        with SpilledRows(spool, spans.TABLE.arrow_schema_of(columns), count) as shares:
+            for batch in self._lake.batches(spans.TABLE, self._run_id, columns, rank=rank):
+                rows, places = assign_slices(batch, bounds)
+                shares.add(batch.take(pa.array(rows)), places)
+        for place in range(count):
+            yield self._engine.wrap(shares.read(place))
+
+    def _slices(self) -> Iterator[Slice]:
         """Take small ranks together, and cut the time of large ones so that about equally many spans start in each."""
-        counted = self._engine.rows(spanned.group_by("rank").agg(spans_count=nw.len())).to_pylist()
-        for chunk in plan_chunks({row["rank"]: row["spans_count"] for row in counted}, chunking.SLICE_SPANS):
+        for chunk in plan_chunks(self._spans_by_rank, chunking.SLICE_SPANS):
             if chunk.parts == 1:
                 yield chunk.ranks, 0, END_OF_TIME
             elif chunk.part == 0:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -56,7 +57,8 @@ def follow(bench: Bench, *rows: dict[str, Any], first: int = 100, last: int = 20
 
 def measure_step(gpu: pa.Table, host: pa.Table, first: int, last: int) -> dict[str, Any]:
     step = {"run_id": RUN, "rank": 0, "step_number": 3, "ts_ns": first, "duration_ns": last - first}
-    (row,) = critical_path.measure(rows_of(steps.TABLE, [step]), lambda _: gpu, lambda _: host).to_pylist()
+    window = critical_path.Window(1 << 62, gpu, host)
+    (row,) = critical_path.measure(rows_of(steps.TABLE, [step]), lambda _: [window]).to_pylist()
     return dict(row)
 
 
@@ -246,14 +248,8 @@ TIMES = ("ts_ns", "duration_ns", "launch_ts_ns", "launch_duration_ns")
 EMPTY = {"is_gpu": False, "device_id": -1, "stream_id": -1, "launch_ts_ns": None, "launch_duration_ns": None}
 
 
-@given(st.lists(WORK, min_size=1, max_size=8), st.lists(HOST, max_size=6), st.integers(1, 40), st.sampled_from([1, US]))
-@settings(max_examples=200)
-def test_the_chain_equals_a_walk_from_moment_to_moment(
-    gpu: list[dict[str, Any]], host: list[dict[str, Any]], first: int, moment_ns: int
-) -> None:
-    rows = [{**EMPTY, **row, "ordinal": nth} for nth, row in enumerate([*gpu, *host]) if row["duration_ns"]]
-    if not any(row["is_gpu"] for row in rows):
-        return
+def tabulate(rows: list[Row], moment_ns: int) -> tuple[pa.Table, pa.Table]:
+    """Work of the GPU and of the host, as it is chosen for the chain."""
     table = pa.table(
         {
             **{name: [row[name] for row in rows] for name in ("is_gpu", "device_id", "stream_id", "ordinal")},
@@ -262,6 +258,53 @@ def test_the_chain_equals_a_walk_from_moment_to_moment(
         }
     )
     on_gpu, off_gpu = (table.filter(pc.field("is_gpu") == is_gpu) for is_gpu in (True, False))
+    return on_gpu, off_gpu
+
+
+@given(st.lists(WORK, min_size=1, max_size=8), st.lists(HOST, max_size=6), st.integers(1, 40), st.sampled_from([1, US]))
+@settings(max_examples=200)
+def test_the_chain_equals_a_walk_from_moment_to_moment(
+    gpu: list[dict[str, Any]], host: list[dict[str, Any]], first: int, moment_ns: int
+) -> None:
+    rows = [{**EMPTY, **row, "ordinal": nth} for nth, row in enumerate([*gpu, *host]) if row["duration_ns"]]
+    if not any(row["is_gpu"] for row in rows):
+        return
+    on_gpu, off_gpu = tabulate(rows, moment_ns)
     row = measure_step(on_gpu, off_gpu, first * moment_ns, (first + 30) * moment_ns)
     expected = walk_moments(rows, first, first + 30, 30 * US // moment_ns)
     assert {part: row[f"{part}_ns"] for part in PARTS} == {part: count * moment_ns for part, count in expected.items()}
+
+
+@given(
+    st.lists(WORK, max_size=10),
+    st.lists(HOST, max_size=8),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 20)), min_size=1, max_size=5),
+    st.data(),
+)
+@settings(max_examples=300)
+def test_windows_of_whole_steps_give_the_chains_of_the_whole_rank(
+    gpu: list[Row], host: list[Row], lengths: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    rows = [{**EMPTY, **row, "ordinal": nth} for nth, row in enumerate([*gpu, *host]) if row["duration_ns"]]
+    known, at = [], 1
+    for number, (pause, length) in enumerate(lengths):
+        known.append(
+            {"run_id": RUN, "rank": 0, "step_number": number, "ts_ns": (at + pause) * US, "duration_ns": length * US}
+        )
+        at += pause + length
+    table = rows_of(steps.TABLE, known)
+    cuts = critical_path.find_cuts(table).tolist()
+    assert cuts == [step["ts_ns"] for step in known[1:]]
+    bounds = [cut for cut in cuts if data.draw(st.booleans())]
+    windows = []
+    for low, high in pairwise([0, *bounds, 1 << 62]):
+        reaching = [row for row in rows if row["ts_ns"] * US < high and (row["ts_ns"] + row["duration_ns"]) * US >= low]
+        windows.append(critical_path.Window(high, *tabulate(reaching, US)))
+    whole = [critical_path.Window(1 << 62, *tabulate(rows, US))]
+    assert critical_path.measure(table, lambda _: windows).equals(critical_path.measure(table, lambda _: whole))
+
+
+def test_time_is_not_cut_where_a_step_still_runs() -> None:
+    times = [(10, 50), (20, 10), (60, 5), (70, 5), (72, 9)]
+    known = [{"run_id": RUN, "rank": 0, "ts_ns": start, "duration_ns": length} for start, length in times]
+    assert critical_path.find_cuts(rows_of(steps.TABLE, known)).tolist() == [60, 70]
