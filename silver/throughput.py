@@ -12,8 +12,7 @@ from silver.warmup import flag_warmup
 PERIODS = ("epoch", "step", "block")
 NUMBERINGS = ("number", "place")
 DURATIONS = ("stated", "interval", "difference")
-# Scalars of bronze are no periods: each is one number of a step.
-_RECORDS = ("mllog", "csv")
+_RECORDS = ("mllog", "csv", "scalar")
 # The intervals of an mllog line that are periods of training, by its key.
 _STARTS = {
     "epoch_start": "epoch",
@@ -41,7 +40,11 @@ TABLE = Table(
         int32("rank", "Rank that wrote the log, where the file's name says it; else 0.", minimum=0),
         text("source_sha256", "The source file, by the digest of its bytes as they landed."),
         int64("ordinal", "Place of its (first) record among the training records of its source.", minimum=0),
-        text("record", "mllog: a pair of lines, or one that gives a rate; csv: a record of a table.", one_of=_RECORDS),
+        text(
+            "record",
+            "mllog: a pair of lines, or a rate; csv: a record of a table; scalar: the scalars of a step.",
+            one_of=_RECORDS,
+        ),
         text("period", "What the row is of.", one_of=PERIODS),
         int64("period_number", "Number of the epoch or step, as numbered_by says.", minimum=0),
         int64("period_ordinal", "Place among those of its source, from 0.", minimum=0),
@@ -77,6 +80,10 @@ TABLE = Table(
     ),
 )
 _OF_ONE = ["source_sha256", "period"]
+_LOGGED = [
+    *("run_id", "source_sha256", "ordinal", "record", "epoch_number", "step_number", "ts_ns", "began_ns"),
+    *("duration_ns", "samples_per_second", "tokens_per_second", "batch_size", "loss_number", "phase"),
+]
 _COLUMNS = [
     *("run_id", "source_sha256", "ordinal", "record", "period", "epoch_number", "step_number", "ts_ns", "end_ns"),
     *("duration_ns", "duration_source", "samples_per_second", "tokens_per_second", "batch_size", "loss_number"),
@@ -85,7 +92,7 @@ _COLUMNS = [
 
 
 def conform(training_log: Frame, sources: Frame, runs: Frame) -> Frame:
-    """Let every record of a table and every interval of a log be one period, timed by what the source itself says."""
+    """Let a record of a table, the scalars of a step and an interval of a log be one period, timed by the source."""
     rows = nw.concat([_records(training_log), *_add_rates(_intervals(training_log), _rates(training_log))])
     ranks = sources.filter(nw.col("outcome") == "kept").select("source_sha256", "rank")
     rows = rows.join(ranks, on="source_sha256", how="left").with_columns(rank=nw.col("rank").fill_null(0))
@@ -111,7 +118,7 @@ def conform(training_log: Frame, sources: Frame, runs: Frame) -> Frame:
 
 def _records(log: Frame) -> Frame:
     """A record of a table; where it says no duration, the time since the record before it was written."""
-    rows = log.filter(nw.col("record") == "csv")
+    rows = nw.concat([one.select(_LOGGED) for one in (log.filter(nw.col("record") == "csv"), _gather_scalars(log))])
     has_steps = ~nw.col("step_number").max().over("source_sha256").is_null()
     is_step = ~nw.col("step_number").is_null() | (nw.col("epoch_number").is_null() & nw.col("_has_steps"))
     rows = rows.with_columns(_has_steps=has_steps).with_columns(
@@ -133,6 +140,30 @@ def _records(log: Frame) -> Frame:
         tokens_per_second=_if_rate("tokens_per_second"),
         loss_number=nw.when(nw.col("loss_number").is_between(-_LARGEST, _LARGEST)).then(nw.col("loss_number")),
     ).select(_COLUMNS)
+
+
+def _gather_scalars(log: Frame) -> Frame:
+    """Let the tag with most scalars of a file tell its steps; rates and the loss of a step come from other tags too.
+
+    A tag with less than half as many speaks of other things: the rate of the whole run, an evaluation.
+    """
+    of_step = ["run_id", "source_sha256", "step_number"]
+    rows = log.filter(nw.col("record") == "scalar", ~nw.col("step_number").is_null())
+    rows = rows.with_columns(
+        _count=nw.col("ordinal").count().over("source_sha256", "record_key"),
+        _first=nw.col("ordinal").min().over("source_sha256", "record_key"),
+    ).with_columns(_most=nw.col("_count").max().over("source_sha256"))
+    is_most = nw.col("_count") == nw.col("_most")
+    rows = rows.with_columns(_lead=nw.when(is_most).then(nw.col("_first")).min().over("source_sha256"))
+    found = rows.filter(nw.col("_first") == nw.col("_lead"))
+    often = rows.filter(nw.col("_count") * 2 >= nw.col("_most"))
+    for name in ("samples_per_second", "tokens_per_second", "loss_number"):
+        said = often.filter(~nw.col(name).is_null())
+        # Of several the first one: which, every engine agrees on.
+        said = said.filter(nw.col("ordinal") == nw.col("ordinal").min().over(*of_step))
+        said = said.select(*of_step, nw.col(name).alias("_said"))
+        found = found.join(said, on=of_step, how="left").with_columns(nw.col("_said").alias(name)).drop("_said")
+    return found
 
 
 def _intervals(log: Frame) -> Frame:

@@ -38,6 +38,45 @@ def test_a_record_is_an_epoch_and_its_time_is_the_difference_to_the_one_before(f
     assert found.only("runs", "found_periods_count", "gpu_evidence") == (3, "unobservable")
 
 
+def scalar(number: int, at_s: float, tag: str = "train/loss", **fields: Any) -> Row:
+    """A number of TensorBoard or MLflow."""
+    return make_log_record(record="scalar", record_key=tag, step_number=number, ts_ns=int(at_s * S), **fields)
+
+
+@pytest.mark.given(
+    *(
+        row
+        for number, at_s in ((10, 100), (20, 105), (30, 110), (40, 114))
+        for row in (
+            scalar(number, at_s, loss_number=8.0 / number),
+            scalar(number, at_s + 0.5, "train/rate", samples_per_second=number * 2.0),
+            scalar(number, at_s + 0.6, "train/lr"),
+        )
+    ),
+    scalar(40, 115, "train/whole_run_rate", samples_per_second=1.0),
+    scalar(1, 120, "eval/loss", loss_number=77.0),
+)
+def test_the_scalars_of_a_step_are_one_period_timed_by_the_tag_that_has_most(found: Silver) -> None:
+    columns = ("record", "period_number", "duration_ns", "duration_source", "samples_per_second", "loss_number")
+    assert found.rows("throughput", *columns) == [
+        ("scalar", 10, None, None, 20.0, 0.8),
+        ("scalar", 20, 5 * S, "difference", 40.0, 0.4),
+        ("scalar", 30, 5 * S, "difference", 60.0, 8.0 / 30),
+        ("scalar", 40, 4 * S, "difference", 80.0, 0.2),
+    ]
+
+
+@pytest.mark.given(scalar(1, 10), scalar(2, 12), scalar(1, 30), scalar(2, 33))
+def test_scalars_of_a_run_that_began_anew_are_numbered_by_their_place(found: Silver) -> None:
+    columns = ("period_number", "numbered_by", "duration_ns", "evidence")
+    assert found.rows("throughput", *columns) == [
+        (0, "place", None, "unobservable"),
+        (1, "place", 2 * S, "modelled"),
+        (2, "place", 18 * S, "modelled"),
+        (3, "place", 3 * S, "modelled"),
+    ]
+
+
 @pytest.mark.given(epoch(1, 50.0), epoch(2, 100.0), epoch(3, 90.0))
 def test_a_first_epoch_far_slower_than_the_others_is_warm_up(found: Silver) -> None:
     assert found.rows("throughput", "is_warmup", "warmup_reason") == [
