@@ -19,6 +19,8 @@ from bronze import (
     nsys_csv,
     nsys_events,
     nsys_sqlite,
+    recording_json,
+    recording_statements,
     span_patterns,
     tensorboard_events,
     training_csv,
@@ -44,6 +46,7 @@ TABLES = (
     attestations.TABLE,
     copy_rates.TABLE,
     span_patterns.TABLE,
+    recording_statements.TABLE,
 )
 # The versions of the maps and readers that decide what a source becomes.
 VERSIONS = (
@@ -59,6 +62,7 @@ VERSIONS = (
     tensorboard_events.VERSION,
     mlflow_metrics.VERSION,
     wandb_history.VERSION,
+    recording_json.VERSION,
 )
 HEAD_BYTES = 1 << 18
 
@@ -104,6 +108,12 @@ FORMATS = (
     ),
     Format("mlflow", mlflow_metrics.is_metric, ("training_log",), _ignore_keys(mlflow_metrics.MlflowMetricReader)),
     Format("wandb", wandb_history.is_history, ("training_log",), _ignore_keys(wandb_history.WandbHistoryReader)),
+    Format(
+        "recording_statement",
+        recording_json.is_statement,
+        ("recording_statements",),
+        _ignore_keys(recording_json.RecordingStatementReader),
+    ),
     Format("eat_bundle", eat_bundle.is_bundle, ("attestations",), eat_bundle.EatBundleReader),
     Format(
         "nccl_inspector",

@@ -16,11 +16,13 @@ from . import device
 from .benchmark import Benchmark
 from .errors import CollectorError
 from .hop import Hops, run_hops
+from .manifest import check_run_id
 from .pair_command import add_arguments, claim, run_pair
 from .parent import end_with_parent
 from .plan import plan_configurations
 from .rank import run as run_rank
 from .recording import Window, record
+from .signing import KEY_VARIABLE, identify_key, make_key, make_nonce, read_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +47,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     pair.set_defaults(does=run_pair)
     _add_bench(commands.add_parser("bench", help="train models under native, plain and sealed reduction"))
     _add_hop(commands.add_parser("hop", help="hold the ring's hops against cryptography alone, without training"))
+    _add_key(commands.add_parser("key", help="make a key that signs recordings, and print a run's attestation nonce"))
     facts = commands.add_parser("facts", help="print what would go into run.toml from this machine")
     facts.set_defaults(does=_facts)
     rank = commands.add_parser("rank", help="one rank of the benchmark; started by it")
@@ -70,11 +73,18 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-id", required=True)
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of run.toml")
     _add_window(parser)
+    parser.add_argument("--signing-key", type=Path, help=f"PEM file; {KEY_VARIABLE} by default, else nothing is signed")
     parser.add_argument("--trace-rank", action="append", type=int, help="a rank that leaves a trace; all by default")
     parser.add_argument("--extra", type=json.loads, default={}, help="further fields under [extra], as JSON")
     parser.add_argument("script", help="training script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
     parser.set_defaults(does=_run)
+
+
+def _add_key(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help="PEM file; made where it is not there")
+    parser.add_argument("--run-id", required=True, help="the run whose attestation is asked with the nonce")
+    parser.set_defaults(does=_key)
 
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:
@@ -106,6 +116,13 @@ def _add_hop(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(does=_hop)
 
 
+def _key(options: argparse.Namespace) -> int:
+    run_id = check_run_id(options.run_id)
+    key = read_key(options.file) if options.file.exists() else make_key(options.file)
+    sys.stdout.write(f"key {identify_key(key)}\nattestation_nonce {make_nonce(key, run_id)}\n")
+    return 0
+
+
 def _run(options: argparse.Namespace) -> int:
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -120,6 +137,7 @@ def _run(options: argparse.Namespace) -> int:
         window=_window(options),
         device=where,
         is_traced=is_traced,
+        signing_key=options.signing_key,
         extra=options.extra,
         **claims,
     ) as recording:

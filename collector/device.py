@@ -101,9 +101,10 @@ def cc_mode_of(said: str) -> str | None:
     return {"ON": "on", "ENABLED": "on", "OFF": "off", "DISABLED": "off"}.get(state)
 
 
-def fetch_attestation() -> str | None:
+def fetch_attestation(nonce: str | None = None) -> str | None:
     """Evidence from the vendor's attestation tool, where it is installed; it is kept as it comes, and judged later."""
-    return run_command("nvattest", "attest", "--device", "gpu", "--format", "json", patience_s=60)
+    asked = [] if nonce is None else ["--nonce", nonce]
+    return run_command("nvattest", "attest", "--device", "gpu", "--format", "json", *asked, patience_s=60)
 
 
 class Sampler:

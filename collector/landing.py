@@ -8,11 +8,16 @@ import secrets
 import shutil
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
 from .errors import RecordingRefused
 from .manifest import MANIFEST, check_run_id
+from .signing import STATEMENT_FILE, sign_files
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _DONE, _FAILED = ".done", ".failed"
 _POLL_S = 0.05
@@ -35,8 +40,8 @@ class Landing:
         self.folder = self._final.with_name(f".{run_id}.{_token(rank, ranks)}.partial")
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def finish(self, manifest: str | None) -> None:
-        """Say that this rank's files are complete; rank 0 lands the directory once all are."""
+    def finish(self, manifest: str | None, key: Ed25519PrivateKey | None = None) -> None:
+        """Say that this rank's files are complete; rank 0 lands the directory once all are, and signs it with a key."""
         self._say(_DONE)
         if self._rank:
             return
@@ -47,6 +52,8 @@ class Landing:
             for mark in self.folder.glob(f"*{_DONE}"):
                 mark.unlink()
             (self.folder / MANIFEST).write_text(manifest, "utf-8")
+            if key is not None:
+                (self.folder / STATEMENT_FILE).write_text(sign_files(self.folder, self._final.name, key), "utf-8")
             _flush(self.folder)
             self.folder.rename(self._final)
         except BaseException:

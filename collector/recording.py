@@ -22,10 +22,13 @@ from .errors import RecordingRefused
 from .landing import Landing
 from .manifest import to_toml
 from .node import identify
+from .signing import find_key, make_nonce
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from .manifest import Value
     from .ring import SealedRing
@@ -86,6 +89,7 @@ class Recording:
     extra: dict[str, Any]
     device: torch.device | None
     is_traced: bool
+    signing_key: Ed25519PrivateKey | None = None
     steps: list[Step] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -176,7 +180,7 @@ class Recording:
             rows.writerow(["rank", "step", "phase", "began_epoch_s", "duration_s"])
             for step in self.steps:
                 rows.writerow([self.rank, step.number, step.phase, _seconds(step.began_ns), _seconds(step.duration_ns)])
-        self.landing.finish(self._manifest() if self.rank == 0 else None)
+        self.landing.finish(self._manifest() if self.rank == 0 else None, self.signing_key)
 
     def _count(self, phase: str) -> int:
         return sum(step.phase == phase for step in self.steps)
@@ -185,11 +189,13 @@ class Recording:
         mode, said = machine.confidential()
         if said is not None:
             (self.landing.folder / "conf_compute.txt").write_text(said, "utf-8")
-        if mode in {"on", "devtools"} and (evidence := machine.fetch_attestation()) is not None:
+        nonce = None if self.signing_key is None else make_nonce(self.signing_key, self.run_id)
+        if mode in {"on", "devtools"} and (evidence := machine.fetch_attestation(nonce)) is not None:
             (self.landing.folder / "attestation.json").write_text(evidence, "utf-8")
         processor = machine.processor()
         found = {
             "cc_mode": mode,
+            "attestation_nonce": nonce,
             "world_size": self.ranks,
             **machine.gpu(self.device),
             **machine.software(),
@@ -218,6 +224,7 @@ def record(
     device: torch.device | str | None = None,
     is_traced: bool = True,
     timeout_s: float = 300.0,
+    signing_key: str | Path | None = None,
     extra: dict[str, Value] | None = None,
     **claims: Value,
 ) -> Recording:
@@ -225,8 +232,10 @@ def record(
 
     Rank and world size come from the process group, else from the launcher. With `is_traced=False` a rank takes part
     without leaving a trace, so that a recording of many ranks stays small. A window without recorded steps leaves none.
+    With a signing key (a PEM file, else the one that TEETOTAL_RECORDING_KEY names) rank 0 signs all files.
     """
     rank, ranks = _place()
+    key = find_key(signing_key) if rank == 0 else None
     window = window or Window()
     known: dict[str, Any] = {}
     if module is not None:
@@ -247,6 +256,7 @@ def record(
         {**(ring.settings() if ring else {}), **(extra or {})},
         torch.device(device) if device is not None else None,
         is_traced and window.recorded_steps > 0,
+        key,
     )
 
 

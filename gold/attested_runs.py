@@ -9,6 +9,7 @@ import narwhals as nw
 from lake.frames import Frame, join_reasons, select_declared
 from lake.tables import RUN_ID, Table, boolean, text
 from silver.attestations import STANDINGS
+from silver.recordings import TABLE as RECORDINGS
 from silver.runs import TABLE as RUNS
 from silver.steps import EVIDENCE
 
@@ -46,7 +47,7 @@ TABLE = Table(
     name="attested_runs",
     grain="One row per training run.",
     key=("run_id",),
-    inputs=("silver.runs",),
+    inputs=("silver.runs", "silver.recordings"),
     columns=(
         RUN_ID,
         *(RUNS.column(name) for name in _KEPT),
@@ -58,6 +59,9 @@ TABLE = Table(
             one_of=("replayed", *STANDINGS),
         ),
         RUNS.column("attestation_finding"),
+        RECORDINGS.column("signature"),
+        RECORDINGS.column("signing_key_id"),
+        text("signature_finding", "What speaks against the recorder's signature, as sentences.", nullable=True),
         RUNS.column("gpu_evidence"),
         boolean(
             "has_attestation",
@@ -81,14 +85,17 @@ def find_replays(index: Mapping[str, Mapping[str, str | None]]) -> dict[str, lis
     return {run_id: sorted(others) for run_id, others in found.items() if others}
 
 
-def measure(runs: Frame, replayed_in: Sequence[str] = ()) -> Frame:
-    """Put claim, device evidence and attestation into one sentence; without the last, agreeing is all it can be.
+def measure(runs: Frame, recordings: Frame, replayed_in: Sequence[str] = ()) -> Frame:
+    """Put claim, device evidence, attestation and signature into one sentence; without proof it can only agree.
 
     `replayed_in` are other runs that hold tokens of this one. Nothing says which of them the token was issued for, so
     it attests none of them, and what it said of the device's mode is not believed either.
     """
+    signed = recordings.select("run_id", "signature", "signing_key_id", signature_finding=nw.col("finding"))
+    runs = runs.join(signed, on="run_id", how="left").with_columns(nw.col("signature").fill_null("unsigned"))
     if replayed_in:
         runs = _apply_replay(runs, replayed_in)
+    runs = _apply_tampering(runs)
     is_unproven = nw.col("agreement") == "unproven"
     has_regime = ~nw.col("regime").is_null()
     is_blind = nw.col("gpu_evidence") == "unobservable"
@@ -120,6 +127,20 @@ def _apply_replay(runs: Frame, others: Sequence[str]) -> Frame:
         agreement=nw.lit("contradicted"),
         contradictions=nw.concat_str(nw.col("contradictions"), said, separator="; ", ignore_nulls=True),
         found_cc_mode=nw.lit(None).cast(nw.String),
+        signature=nw.when(nw.col("signature") == "attested").then(nw.lit("signed")).otherwise(nw.col("signature")),
+    )
+
+
+def _apply_tampering(runs: Frame) -> Frame:
+    """A recording that is not what was signed shows nothing that could agree."""
+    is_changed = nw.col("signature").is_in(["forged", "broken"])
+    said = nw.when(is_changed).then(
+        nw.concat_str(nw.lit("the recording is not what was signed: "), nw.col("signature_finding"))
+    )
+    either = nw.concat_str(nw.col("contradictions"), said, separator="; ", ignore_nulls=True)
+    return runs.with_columns(
+        agreement=nw.when(is_changed).then(nw.lit("contradicted")).otherwise(nw.col("agreement")),
+        contradictions=nw.when(is_changed).then(either).otherwise(nw.col("contradictions")),
     )
 
 
@@ -152,13 +173,27 @@ def _verdict() -> nw.Expr:
     for name, said in NOT_ATTESTED.items():
         sentence = nw.concat_str(nw.lit(f"; not attested, {said}: "), nw.col("attestation_finding").fill_null(""))
         attested = nw.when(standing == name).then(sentence).otherwise(attested)
-    found = nw.concat_str(found, attested.fill_null(""))
+    found = nw.concat_str(found, attested.fill_null(""), _describe_signature())
     is_devtools = (~nw.col("is_shipped_mode")).fill_null(False)
     return (
         nw.when(is_devtools)
         .then(nw.concat_str(found, nw.lit("; devtools is not a mode that people ship")))
         .otherwise(found)
     )
+
+
+def _describe_signature() -> nw.Expr:
+    """Who signed what was recorded; nothing where nobody did."""
+    key = nw.concat_str(nw.lit("; signed when it was recorded, by key "), nw.col("signing_key_id").fill_null("several"))
+    ends = {
+        "attested": nw.lit(", which its attestation names"),
+        "signed": nw.lit(", which no attestation names"),
+        "partial": nw.concat_str(nw.lit(", in part: "), nw.col("signature_finding").fill_null("")),
+    }
+    found = nw.lit("")
+    for name, end in ends.items():
+        found = nw.when(nw.col("signature") == name).then(nw.concat_str(key, end)).otherwise(found)
+    return found
 
 
 def _describe_missing_ranks() -> nw.Expr:

@@ -40,7 +40,7 @@ from lake.engines import PolarsEngine
 from lake.errors import naming
 from lake.spill import SpilledRows
 from lake.tables import Scope
-from silver import collectives, memory_events, operator_shapes, runs, spans, steps, throughput
+from silver import collectives, memory_events, operator_shapes, recordings, runs, spans, steps, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -98,7 +98,8 @@ def flag_replays(lake: Lake) -> list[Written]:
             continue
         others, made_from = look.replays.get(run_id, []), fingerprint_run(look, table, run_id)
         if not snapshot.is_made_from(run_id, made_from):
-            rows = engine.rows(attested_runs.measure(engine.read(lake, runs.TABLE, [run_id]), others))
+            own, recording = (engine.read(lake, one, [run_id]) for one in (runs.TABLE, recordings.TABLE))
+            rows = engine.rows(attested_runs.measure(own, recording, others))
             written.append(lake.replace(table, run_id, rows, made_from, read=[run_id, *others]))
     return written
 
@@ -219,7 +220,7 @@ class GoldBuild:
                 )
             ),
             attested_runs.TABLE.name: lambda: attested_runs.measure(
-                self._read(runs.TABLE), Look(self._lake).find_replays(self._run_id)
+                self._read(runs.TABLE), self._read(recordings.TABLE), Look(self._lake).find_replays(self._run_id)
             ),
         }
 
@@ -299,7 +300,7 @@ class GoldBuild:
                 spanned, self._stepped, self._wrap_known("first_calls"), low, high
             ),
         }
-        return {name: self._engine.rows(plans[name]()) for name in summed}
+        return {name: _copy_rows(self._engine.rows(plans[name]())) for name in summed}
 
     def _sums_of_all(self, slices: list[Slice], summed: Sequence[str]) -> Iterator[dict[str, pa.Table]]:
         """The same of all slices of some ranks; one that has many is read once and shared out on disk."""
@@ -354,6 +355,11 @@ class GoldBuild:
 def _select_sliced(tables: Iterable[Table]) -> list[str]:
     """Those of the tables for which slices of time are added up."""
     return [table.name for table in tables if table in SLICED_TABLES]
+
+
+def _copy_rows(rows: pa.Table) -> pa.Table:
+    """Rows in memory of their own: a few sums that are views would hold whatever their slice was computed with."""
+    return rows.take(pa.array(np.arange(rows.num_rows)))
 
 
 def _combine_sums(parts: Sequence[dict[str, pa.Table]]) -> dict[str, pa.Table]:

@@ -84,7 +84,8 @@ RELATIONS = (
                 UNION ALL SELECT run_id, source_sha256 FROM bronze.device_samples
                 UNION ALL SELECT run_id, source_sha256 FROM bronze.attestations
                 UNION ALL SELECT run_id, source_sha256 FROM bronze.copy_rates
-                UNION ALL SELECT run_id, source_sha256 FROM bronze.span_patterns),
+                UNION ALL SELECT run_id, source_sha256 FROM bronze.span_patterns
+                UNION ALL SELECT run_id, source_sha256 FROM bronze.recording_statements),
             found AS (SELECT run_id, source_sha256, count(*) AS found_count FROM rows GROUP BY run_id, source_sha256)
             SELECT run_id, source_sha256, rows_count, coalesce(found_count, 0) AS found_count
             FROM (SELECT * FROM checked WHERE outcome = 'kept') LEFT JOIN found USING (run_id, source_sha256)

@@ -19,6 +19,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 _SOURCES = "bronze.source_files"
+_MOST_STATEMENT_BYTES = 64 << 20
 
 
 def digest(data: bytes) -> str:
@@ -270,6 +271,28 @@ class Checker:
                 else:
                     sys.stdout.write(f"unsigned: {one['name']}, which {name} was made from\n")
 
+    def check_recording(self, text: bytes, landed: set[str]) -> None:
+        """That a statement of the recorder is signed by the key that it names, and the files it names are there."""
+        try:
+            envelope = json.loads(text)
+            statement = json.loads(base64.b64decode(envelope["payload"]))
+            if statement["predicateType"] != "urn:teetotal:recording:v1":
+                return
+        except (ValueError, KeyError, TypeError):
+            return
+        raw, run = base64.b64decode(statement["predicate"]["publicKey"]), statement["predicate"]["runId"]
+        key_id = digest(raw)[:16]
+        nonce = digest(b"\n".join((b"teetotal recording key v1", run.encode(), raw)))
+        own = Keys("")
+        own.raw[envelope["signatures"][0]["keyid"]] = raw
+        own.read_statement(text.decode(), 0)
+        self.hold(run == self.evidence["run"], f"the recorder's statement was made for run {run}")
+        for one in statement["subject"]:
+            sha256 = one["digest"]["sha256"]
+            self.hold(sha256 in landed, f"the recorder signed {one['name']} with SHA-256 {sha256}, which is not there")
+        files = f"{len(statement['subject'])} files signed when they were recorded, by key {key_id}"
+        sys.stdout.write(f"{files}; an attestation that names it has nonce {nonce}\n")
+
     def list_sources(self) -> list[str]:
         """The digests of the run's source files, as the statement of `bronze.source_files` lists them."""
         run = self.evidence["run"]
@@ -299,9 +322,12 @@ def main() -> int:
         checker.check_partitions()
         sources = checker.list_sources()
         if given.landing:
-            found = {digest(path.read_bytes()) for path in given.landing.rglob("*") if path.is_file()}
-            for sha256 in sorted(set(sources) - found):
+            found = {digest(path.read_bytes()): path for path in given.landing.rglob("*") if path.is_file()}
+            for sha256 in sorted(set(sources) - found.keys()):
                 checker.faults.append(f"source file {sha256} is not in {given.landing}, or was changed")
+            for sha256 in sorted(found.keys() & set(sources)):
+                if found[sha256].stat().st_size <= _MOST_STATEMENT_BYTES:
+                    checker.check_recording(found[sha256].read_bytes(), set(found))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         checker.faults.append(f"the bundle cannot be read: {error}")
         sources = []

@@ -34,6 +34,7 @@ _NOUNS = {
     "bronze.device_samples": "readings",
     "bronze.attestations": "tokens",
     "bronze.copy_rates": "copy rates",
+    "bronze.recording_statements": "signed files",
     "silver.spans": "spans",
     "silver.crossings": "crossings",
     "gold.time_breakdown": "steps",
@@ -47,6 +48,7 @@ _UNCOMMON = {
     "bronze.device_samples",
     "bronze.attestations",
     "bronze.copy_rates",
+    "bronze.recording_statements",
 }
 
 

@@ -12,7 +12,15 @@ import pyarrow as pa
 
 from assets.build.silver import TABLES
 from bronze import attestations as tokens
-from bronze import collective_records, nsys_events, source_files, trace_events, training_log, unreadable
+from bronze import (
+    collective_records,
+    nsys_events,
+    recording_statements,
+    source_files,
+    trace_events,
+    training_log,
+    unreadable,
+)
 from bronze import device_samples as readings
 from bronze import runs as claimed
 from lake.contract import require_declared
@@ -29,6 +37,7 @@ from silver import (
     nsys_ranks,
     operator_shapes,
     profiler_events,
+    recordings,
     rejects,
     rule_counts,
     runs,
@@ -46,7 +55,7 @@ if TYPE_CHECKING:
 
 _NOTHING = {Kind.TEXT: "", Kind.INT32: 0, Kind.INT64: 0, Kind.FLOAT64: 0.0, Kind.BOOL: False}
 RUN = "run-1"
-_OTHERS = (readings.TABLE, collective_records.TABLE, tokens.TABLE)
+_OTHERS = (readings.TABLE, collective_records.TABLE, tokens.TABLE, recording_statements.TABLE)
 # The tables of `Bronze`, in its order.
 _TABLES = (
     *(trace_events.TABLE, source_files.TABLE, unreadable.TABLE, claimed.TABLE, training_log.TABLE, nsys_events.TABLE),
@@ -183,6 +192,7 @@ class Bronze:
     samples: pa.Table
     records: pa.Table
     tokens: pa.Table
+    statements: pa.Table
 
     @classmethod
     def of(cls, *rows: Row, adapt: Callable[[dict[str, Any]], dict[str, Any]] = dict) -> Bronze:
@@ -364,6 +374,7 @@ def conform_chain(
     keep(nonce_budgets.TABLE, nonce_budgets.conform(crossed))
     paces = keep(throughput.TABLE, throughput.conform(bench.wrap(bronze.training), files, claims))
     attested = keep(attestations.TABLE, attestations.conform(bench.wrap(bronze.tokens), claims, stepped, paces))
+    keep(recordings.TABLE, recordings.conform(bench.wrap(bronze.statements), files, claims, attested))
     keep(device_samples.TABLE, device_samples.conform(bench.wrap(bronze.samples), claims, stepped, paces))
     evidence = cc_evidence.count_evidence(bench.wrap(bronze.samples), bench.wrap(bronze.records), attested, claims)
     keep(runs.TABLE, runs.conform(claims, kept, stepped, crossed, paces, evidence))
