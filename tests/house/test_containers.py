@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -16,6 +17,7 @@ DOCKERFILE = ROOT / "Dockerfile"
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = ("server", "daemon", "teetotal")
+KUBERNETES: list[dict[str, Any]] = list(yaml.safe_load_all((ROOT / "docs" / "kubernetes.yaml").read_text("utf-8")))
 # What is read of the environment, wherever it is read.
 SOURCES = "\n".join(path.read_text("utf-8") for path in (ROOT / "pipelines").rglob("*.py"))
 
@@ -76,3 +78,41 @@ def test_only_the_proxy_can_be_reached_from_outside() -> None:
     assert SERVICES["server"]["ports"] == ["8443:8443"]
     assert SERVICES["proxy"]["network_mode"] == "service:server"
     assert "listen 8443 ssl" in (ROOT / "docs" / "nginx-compose.conf").read_text("utf-8")
+
+
+@pytest.mark.parametrize("resource", KUBERNETES, ids=lambda one: f"{one['kind']} {one['metadata']['name']}")
+def test_every_kubernetes_resource_is_what_its_schema_says(resource: dict[str, Any]) -> None:
+    kubernetes_validate.validate(resource, kubernetes_validate.latest_version(), strict=True)
+
+
+def list_pods() -> dict[str, dict[str, Any]]:
+    """The pods of the deployments, by name."""
+    return {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in KUBERNETES if one["kind"] == "Deployment"
+    }
+
+
+@pytest.mark.parametrize("name", list_pods())
+def test_a_pod_is_not_root_and_writes_to_its_volumes_alone(name: str) -> None:
+    pod = list_pods()[name]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["automountServiceAccountToken"] is False
+    for container in pod["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {"requests", "limits"} <= container["resources"].keys()
+        assert "livenessProbe" in container or "readinessProbe" in container
+
+
+def test_kubernetes_reads_settings_that_are_read_and_no_password_stands_in_them() -> None:
+    (settings,) = (one["data"] for one in KUBERNETES if one["kind"] == "ConfigMap")
+    assert all(f'"{name}"' in SOURCES for name in settings if name.startswith("TEETOTAL_"))
+    assert not any("PASSWORD" in name or "SECRET" in name or "POSTGRES" in name for name in settings)
+
+
+def test_only_one_daemon_launches_schedules() -> None:
+    (daemon,) = (one["spec"] for one in KUBERNETES if one["metadata"]["name"] == "teetotal-daemon")
+    assert (daemon["replicas"], daemon["strategy"]) == (1, {"type": "Recreate"})
