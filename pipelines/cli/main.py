@@ -22,6 +22,7 @@ from pipelines.cli.lineage_commands import anchor, evidence, signing
 from pipelines.cli.plan_command import plan
 from pipelines.cli.run_commands import demo, run
 from pipelines.cli.verify_command import verify
+from pipelines.cli.watch_command import watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,6 +93,7 @@ def main(ctx: click.Context) -> None:
 
 main.add_command(land)
 main.add_command(close)
+main.add_command(watch)
 main.add_command(run)
 main.add_command(demo)
 main.add_command(keys)

@@ -16,7 +16,7 @@ from bronze import runs, source_files
 from bronze.limits import Limits
 from lake.engines import engine
 from lake.identity import MANIFEST, OPEN
-from lake.landing_zone import LandedFile
+from lake.landing_zone import Fetched, LandedFile
 from tests.support.campaigns import is_soak, pick_size
 from tests.support.recorded_lake import ROOT
 from tests.support.sample_tables import digests, trace
@@ -120,7 +120,12 @@ def count_parsed(land_files: LandFiles) -> dict[str, int]:
 def test_a_cycle_costs_its_own_bytes_and_no_others(land_files: LandFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[str] = []
     fetch = LandedFile.fetch
-    monkeypatch.setattr(LandedFile, "fetch", lambda self, **named: (fetched.append(self.name), fetch(self, **named))[1])
+
+    async def note_fetch(self: LandedFile, *, is_copied: bool = False) -> Fetched:
+        fetched.append(self.name)
+        return await fetch(self, is_copied=is_copied)
+
+    monkeypatch.setattr(LandedFile, "fetch", note_fetch)
     # As if the files of a cycle had lain there for seconds when they were listed.
     monkeypatch.setattr(landing_memory, "is_at_rest", lambda *_: True)
     directory = open_run(land_files)
