@@ -20,6 +20,7 @@ from lake.locations import make_private, report_unreachable
 from lake.private_files import write_private
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from lake.keyring import Key, Keyring
@@ -30,8 +31,11 @@ _NONCE_BYTES = 12
 _PURPOSE = "landing notes"
 
 
-def read_note(place: Location, keyring: Keyring, run_id: str) -> dict[str, Any] | None:
-    """What the last landing of a run noted; none where there is no note that this keyring has written."""
+def read_note(place: Location, open_keyring: Callable[[], Keyring], run_id: str) -> dict[str, Any] | None:
+    """What the last landing of a run noted; none where there is no note that this keyring has written.
+
+    Without a note the keyring is not asked for: where there is none, asking would make one.
+    """
     with report_unreachable(f"the note on run {run_id} in {place} could not be read"):
         try:
             if place.is_local:
@@ -41,7 +45,7 @@ def read_note(place: Location, keyring: Keyring, run_id: str) -> dict[str, Any] 
         except FileNotFoundError:
             return None
     key_id, _, sealed = data.partition(b":")
-    key = keyring.key(key_id.decode("ascii", "replace"))
+    key = open_keyring().key(key_id.decode("ascii", "replace"))
     if key is None:
         return None
     try:

@@ -87,7 +87,7 @@ def close_run(zone: LandingZone, run_id: str) -> None:
             (directory / OPEN).unlink()
             _sync(directory)
         else:
-            obstore.delete(zone.place.store, f"{run_id}/{OPEN}")
+            obstore.delete(zone.place.store, _name_marker(run_id))
 
 
 def require_open(zone: LandingZone, run_id: str) -> None:
@@ -110,13 +110,17 @@ def check_names(names: Mapping[str, object]) -> None:
 def _open_remotely(zone: LandingZone, run_id: str, manifest: str) -> None:
     store = zone.place.store
     try:
-        obstore.put(store, f"{run_id}/{OPEN}", b"", mode="create")  # the store decides who is first
+        obstore.put(store, _name_marker(run_id), b"", mode="create")  # the store decides who is first
     except AlreadyExistsError:
         raise describe_taken(run_id) from None
-    if [item for batch in obstore.list(store, f"{run_id}/") for item in batch if item["path"] != f"{run_id}/{OPEN}"]:
-        obstore.delete(store, f"{run_id}/{OPEN}")
+    if [item for batch in obstore.list(store, f"{run_id}/") for item in batch if item["path"] != _name_marker(run_id)]:
+        obstore.delete(store, _name_marker(run_id))
         raise describe_taken(run_id)
     obstore.put(store, f"{run_id}/{MANIFEST}", manifest.encode())
+
+
+def _name_marker(run_id: str) -> str:
+    return f"{run_id}/{OPEN}"
 
 
 def _sync(directory: Path) -> None:

@@ -146,7 +146,7 @@ class Lake(LakeReader):
         """What the last landing of an open run noted; none for a full rebuild, and where there is no keyring."""
         if self._rewrites or self._guard is None:
             return None
-        return read_note(self.place, self._guard.peek(), slug(run_id))
+        return read_note(self.place, self._guard.peek, slug(run_id))
 
     def write_landing_note(self, run_id: str, note: dict[str, Any] | None) -> None:
         """Note what a landing of an open run has read; none forgets it."""

@@ -246,6 +246,8 @@ def test_cycles_of_a_rank_agree_and_two_traces_of_the_same_time_do_not(land_file
 
 def test_what_an_open_run_lacks_is_no_row_of_its_files(land_files: LandFiles) -> None:
     directory = open_run(land_files)
+    assert land_files.lake.read_landing_note(RUN) is None
+    assert not (land_files.lake.place.directory.parent / "keyring.json").exists()  # to ask makes no keyring
     land_files.materialise(RUN)
     (row,) = land_files.lake.scan(runs.TABLE, [RUN]).collect().to_dicts()
     assert (row["is_open"], row["files_count"], row["cycles_count"]) == (True, 0, 0)
