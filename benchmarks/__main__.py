@@ -12,6 +12,7 @@ from benchmarks import TIERS
 from benchmarks.growth import with_events, with_exports, with_files, with_lake
 from benchmarks.inputs import land_trace, read_trace, trace
 from benchmarks.limits import beside_the_limit
+from benchmarks.live import time_cycles
 from benchmarks.measuring import CACHE, Cost, format_spread, machine, median, table, tiers
 from benchmarks.peers import compare_peers
 from benchmarks.starting import time_starts
@@ -19,7 +20,7 @@ from benchmarks.starting import time_starts
 if TYPE_CHECKING:
     from benchmarks.inputs import Trace
 
-PARTS = ("tiers", "peers", "limits", "events", "exports", "files", "lake", "start")
+PARTS = ("tiers", "peers", "limits", "events", "exports", "files", "lake", "live", "start")
 _MILLION = 1_000_000
 
 
@@ -30,8 +31,11 @@ def main() -> None:
         "parts", nargs="*", help=f"some of {', '.join(PARTS)}; tiers, peers, limits and start by default"
     )
     options.add_argument("--millions", type=int, nargs="+", default=[1, 5], help="sizes in millions of events")
-    options.add_argument("--ranks", type=int, nargs="+", default=[1, 8, 64], help="for `files`: ranks of a run")
+    options.add_argument(
+        "--ranks", type=int, nargs="+", default=[1, 8, 64], help="for `files` and `live`: ranks of a run"
+    )
     options.add_argument("--runs", type=int, nargs="+", default=[10, 100, 1000], help="for `lake`: runs already there")
+    options.add_argument("--cycles", type=int, default=3, help="for `live`: cycles of the profiler")
     options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--engine", default="polars", help="for `tiers`: what computes silver and gold")
     options.add_argument("--trace", type=Path, nargs="*", default=[], help="for `tiers`: time these files instead")
@@ -52,6 +56,7 @@ def main() -> None:
         "exports": lambda: with_exports(events),
         "files": lambda: with_files(chosen.ranks),
         "lake": lambda: with_lake(chosen.runs),
+        "live": lambda: time_cycles(chosen.ranks, chosen.cycles),
         "start": lambda: time_starts(chosen.repeats),
     }
     print(f"{machine()}; python -m benchmarks {' '.join(sys.argv[1:])}".rstrip())

@@ -57,6 +57,23 @@ def many_ranks(recording: Path, folder: Path, ranks: int, events: int) -> tuple[
     return count * ranks, size * ranks
 
 
+def write_cycle(recording: Path, folder: Path, ranks: int, cycle: int) -> int:
+    """Write one cycle of a profiler: a trace a rank, the recording's own events, later by so many cycles."""
+    folder.mkdir(parents=True, exist_ok=True)
+    head, body, tail = _split_trace(recording)
+    times = [(int(ts), int(dur or 0)) for ts, dur in _TIMES.findall(body)]
+    period = max(ts + dur for ts, dur in times) - min(ts for ts, _ in times) + 1_000_000
+    moved = _shift_events(body, cycle, period).removeprefix(",")
+    for rank in range(ranks):
+        header = _RANK.sub(rf"\g<1>{rank}\g<2>{ranks}", head)
+        for found in _BASE.findall(header):
+            header = header.replace(found, str(int(found) + rank * 1_000))
+        with gzip.open(folder / f"c{cycle}-r{rank}.json.gz", "wt", encoding="utf-8", compresslevel=1) as file:
+            for part in (header, moved, tail):
+                file.write(part)
+    return events_in(body) * ranks
+
+
 def _split_trace(recording: Path) -> tuple[str, str, str]:
     """What comes before a trace's events, the events, and what comes after."""
     with gzip.open(recording, "rt", encoding="utf-8") as file:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from bronze.tolerant_parser import measure_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bronze.window import Window
 
 _KEPT_BYTES = 4 << 20
@@ -34,6 +36,19 @@ class Envelope:
             return False
         self._members.append((key, value))
         return True
+
+    @property
+    def members(self) -> tuple[tuple[str, str], ...]:
+        """All members as the texts that they are."""
+        return tuple(self._members)
+
+    @classmethod
+    def restore(cls, members: Iterable[tuple[str, str]]) -> Self:
+        """An envelope of members that an earlier one kept."""
+        made = cls()
+        for key, value in members:
+            made.keep(key, value)
+        return made
 
     def get(self, key: str) -> Any:
         """The value of a member, the last one where it is doubled; none where it cannot be held."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TRACE = "kineto"
+# Formats that a recorder writes from their first byte to their last; the others are appended to.
+_WRITTEN_AT_ONCE = (TRACE, "nsys_sqlite")
 _RANK_IN_NAME = re.compile(r"(?:rank|worker|(?:^|[-_.])r)[-_]?(\d{1,6})(?=\D|$)", re.IGNORECASE)
 
 
@@ -22,13 +24,13 @@ class Unnamed(Protocol):
     """A data file that has its rows and waits for its name."""
 
     def finish(self, **values: Any) -> None: ...
+    def discard(self) -> None: ...
 
 
 class Rows(Unnamed, Protocol):
     """A data file in the making."""
 
     def write(self, batch: pa.RecordBatch) -> None: ...
-    def discard(self) -> None: ...
 
 
 @dataclass
@@ -50,12 +52,18 @@ class FileReport:
     ignored_tables: Mapping[str, int | None] = field(default_factory=dict)
     is_complete: bool | None = None
     base_ns: int | None = None
+    # When its first event began and its last one ended.
+    first_ns: int | None = None
+    last_ns: int | None = None
     envelope: Envelope = field(default_factory=Envelope)
     attestation_ids: frozenset[str] = frozenset()
     rank: int | None = None
     rank_source: str | None = None
     events: Unnamed | None = None
     records: Mapping[str, Unnamed] = field(default_factory=dict)
+    unreadable: Unnamed | None = None
+    # Why it waits: a file of an open run that is not complete yet.
+    unfinished: str | None = None
 
     @property
     def is_trace(self) -> bool:
@@ -100,6 +108,34 @@ class FileReport:
         named = _RANK_IN_NAME.search(self.name)
         if named is not None:
             self.rank, self.rank_source = int(named[1]), "file_name"
+
+
+def hold_back(report: FileReport, why: str = "it is not complete yet") -> FileReport:
+    """The report of a file that is part of no table while its run is open."""
+    return replace(report, unfinished=why)
+
+
+def split_unfinished(reports: list[FileReport]) -> tuple[list[FileReport], dict[str, str]]:
+    """Take out the files that are still being written, and say why: of a trace that is cut, the last step would be too.
+
+    Lines and records that are appended are read as far as they go.
+    """
+    for report in reports:
+        if report.outcome == "kept" and report.format in _WRITTEN_AT_ONCE and report.is_complete is False:
+            report.unfinished = "it is not complete yet"
+    read = {report.sha256 for report in reports if report.outcome == "kept" or report.reason}
+    cut = {report.sha256 for report in reports if report.unfinished and report.sha256}
+    held = {
+        one.name: one.unfinished or "it is not complete yet"
+        for one in reports
+        if one.unfinished or (one.sha256 and (one.sha256 in cut or one.sha256 not in read))
+    }
+    for report in reports:
+        if report.name in held:
+            for unit in (report.events, report.unreadable, *report.records.values()):
+                if unit is not None:
+                    unit.discard()
+    return [report for report in reports if report.name not in held], held
 
 
 def settle_reports(reports: list[FileReport]) -> list[FileReport]:

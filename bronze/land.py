@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,13 +14,13 @@ import pyarrow as pa
 
 from bronze import attestations, formats, kineto_arguments, nsys_report, runs, source_files, trace_events, unreadable
 from bronze.envelope import Envelope
-from bronze.file_report import TRACE, FileReport, settle_reports
+from bronze.file_report import TRACE, FileReport, hold_back, settle_reports, split_unfinished
 from bronze.inflate import Inflated
 from bronze.kineto import KinetoReader, NotATrace
 from bronze.manifest import parse
 from bronze.read_file import Fetched, Progress, ReadContext, Sink, read_file, read_head
 from lake.attestation_keys import NO_KEYS, AttestationKeys
-from lake.errors import EvidenceRejected, naming
+from lake.errors import EvidenceRejected, SourceUnavailable, naming
 from lake.identity import MANIFEST
 
 if TYPE_CHECKING:
@@ -42,8 +43,39 @@ class Source(Protocol):
     @property
     def size_bytes(self) -> int | None: ...
     @property
+    def etag(self) -> str: ...
+    @property
     def problem(self) -> str | None: ...
-    async def fetch(self) -> Fetched: ...
+    async def fetch(self, *, is_copied: bool = False) -> Fetched: ...
+
+
+class Memory(Protocol):
+    """What earlier landings of an open run have read: such a file is not read again while it stays as it was."""
+
+    def find_digest(self, source: Source) -> str | None:
+        """The digest of a file that has not changed since it was read; none where it must be fetched to know it."""
+
+    def recall(self, sha256: str, source: Source) -> FileReport | None:
+        """What became of these bytes, with the data files of their rows; none where they must be read."""
+
+    def is_held_back(self, source: Source) -> bool:
+        """Whether a file was held back as unfinished and has not changed since."""
+
+
+class _NoMemory:
+    """Nothing was read before."""
+
+    def find_digest(self, source: Source) -> str | None:  # noqa: ARG002
+        return None
+
+    def recall(self, sha256: str, source: Source) -> FileReport | None:  # noqa: ARG002
+        return None
+
+    def is_held_back(self, source: Source) -> bool:  # noqa: ARG002
+        return False
+
+
+NO_MEMORY = _NoMemory()
 
 
 @dataclass(frozen=True)
@@ -54,6 +86,8 @@ class Landed:
     source_files: pa.Table
     runs: pa.Table
     made_from: str
+    # Files of an open run that are not complete yet, with the reason: they are part of no table so far.
+    held_back: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Budget:
@@ -77,6 +111,70 @@ class _Budget:
             self._room.notify_all()
 
 
+@dataclass
+class _FileLanding:
+    """The landing of a run's files, one by one: bytes that two files share, or that were read before, are read once."""
+
+    context: ReadContext
+    budget: _Budget
+    pool: ThreadPoolExecutor
+    memory: Memory
+    is_open: bool
+    claimed: set[str] = field(default_factory=set)
+
+    async def land(self, source: Source) -> FileReport:
+        """Say what became of a file, whatever it takes to know."""
+        if source.problem is not None:
+            return FileReport(source.name, source.size_bytes, reason=source.problem)
+        if self.is_open and self.memory.is_held_back(source):
+            return hold_back(FileReport(source.name, source.size_bytes))
+        known = self.memory.find_digest(source)
+        if known is not None:
+            found = self._claim(known, source)
+            if found is not None:
+                return found
+            self.claimed.discard(known)  # its rows are gone from the lake
+        held = await self.budget.take(source.size_bytes or 0)
+        try:
+            return await (self._read_open(source) if self.is_open else self._read(source))
+        finally:
+            await self.budget.give(held)
+
+    async def _read_open(self, source: Source) -> FileReport:
+        """Read a file that may be written meanwhile: then a copy of it, as far as it has come."""
+        with suppress(SourceUnavailable):
+            return await self._read(source)
+        with suppress(SourceUnavailable):
+            return await self._read(source, is_copied=True)
+        return hold_back(FileReport(source.name, source.size_bytes), "it could not be read now")
+
+    async def _read(self, source: Source, *, is_copied: bool = False) -> FileReport:
+        try:
+            fetching = await source.fetch(is_copied=is_copied)
+        except EvidenceRejected as error:  # it became a link out or a pipe since it was listed
+            return FileReport(source.name, source.size_bytes, reason=str(error))
+        with fetching as fetched:
+            found = self._claim(fetched.sha256, source)
+            if found is not None:
+                return found
+            report = FileReport(source.name, source.size_bytes, sha256=fetched.sha256)
+            loop = asyncio.get_running_loop()
+            try:
+                with naming(f"reading {source.name}"):
+                    await loop.run_in_executor(self.pool, read_file, report, fetched, self.context)
+            except SourceUnavailable:
+                self.claimed.discard(fetched.sha256)
+                raise
+            return report
+
+    def _claim(self, sha256: str, source: Source) -> FileReport | None:
+        """The report of bytes that need not be read: another file has them, or an earlier landing read them."""
+        if sha256 in self.claimed:
+            return FileReport(source.name, source.size_bytes, sha256=sha256)
+        self.claimed.add(sha256)
+        return self.memory.recall(sha256, source)
+
+
 async def land_run(
     run_id: str,
     manifest: bytes,
@@ -86,69 +184,61 @@ async def land_run(
     limits: Limits,
     progress: Progress,
     keys: AttestationKeys = NO_KEYS,
+    memory: Memory = NO_MEMORY,
+    is_open: bool = False,
 ) -> Landed:
-    """Land all files of a run; a file that cannot be read is reported, and the others go on."""
+    """Land all files of a run; a file that cannot be read is reported, and the others go on.
+
+    Of an open run, files that `memory` knows are not read, and those that are still being written are held back.
+    """
     parse(manifest, f"{run_id}/{MANIFEST}")  # a broken one is refused before anything is read
-    context = ReadContext(sinks, limits, progress, keys)
-    budget = _Budget(limits.bytes_in_flight)
-    claimed: set[str] = set()
+    context, budget = ReadContext(sinks, limits, progress, keys), _Budget(limits.bytes_in_flight)
     with ThreadPoolExecutor(limits.workers, thread_name_prefix="land") as pool:
-
-        async def land(source: Source) -> FileReport:
-            if source.problem is not None:
-                return FileReport(source.name, source.size_bytes, reason=source.problem)
-            held = await budget.take(source.size_bytes or 0)
-            try:
-                try:
-                    fetching = await source.fetch()
-                except EvidenceRejected as error:  # it became a link out or a pipe since it was listed
-                    return FileReport(source.name, source.size_bytes, reason=str(error))
-                with fetching as fetched:
-                    report = FileReport(source.name, source.size_bytes, sha256=fetched.sha256)
-                    if fetched.sha256 not in claimed:
-                        claimed.add(fetched.sha256)
-                        loop = asyncio.get_running_loop()
-                        with naming(f"reading {source.name}"):
-                            await loop.run_in_executor(pool, read_file, report, fetched, context)
-                    return report
-            finally:
-                await budget.give(held)
-
+        files = _FileLanding(context, budget, pool, memory, is_open)
         try:
             async with asyncio.TaskGroup() as tasks:
-                landing = [tasks.create_task(land(source)) for source in sources]
+                landing = [tasks.create_task(files.land(source)) for source in sources]
         except ExceptionGroup as group:
             raise group.exceptions[0] from None  # one reason is enough to say what to do
-    return settle_landing(run_id, manifest, [task.result() for task in landing], keys)
+    return settle_landing(run_id, manifest, [task.result() for task in landing], keys, is_open=is_open)
 
 
-def settle_landing(run_id: str, manifest: bytes, reports: list[FileReport], keys: AttestationKeys = NO_KEYS) -> Landed:
+def settle_landing(
+    run_id: str, manifest: bytes, reports: list[FileReport], keys: AttestationKeys = NO_KEYS, *, is_open: bool = False
+) -> Landed:
     """What a run has landed, once every file of it was read: what needs all files is decided, and units get names."""
     claims = parse(manifest, f"{run_id}/{MANIFEST}")
+    reports, held_back = split_unfinished(reports) if is_open else (reports, {})
     reports = settle_reports(reports)
     for report in reports:
         if report.events is not None:
             report.events.finish(rank=report.rank, source_sha256=report.sha256)
         for unit in report.records.values():
             unit.finish(source_sha256=report.sha256)
+        if report.unreadable is not None:
+            report.unreadable.finish()
     return Landed(
         files=tuple(reports),
         source_files=source_files.rows(run_id, reports),
-        runs=runs.rows(run_id, manifest, claims, reports),
+        runs=runs.rows(run_id, manifest, claims, reports, is_open=is_open),
         made_from=_digest(
             [
                 version(),
                 hashlib.sha256(manifest).hexdigest(),
                 sorted(report.identity for report in reports),
                 *([keys.sha256] if any(attestations.TABLE.name in report.records for report in reports) else ()),
+                *(["open"] if is_open else ()),
             ]
         ),
+        held_back=held_back,
     )
 
 
-def mark_landing(manifest_etag: str, listing: Sequence[tuple[str, str]], keys: AttestationKeys = NO_KEYS) -> str:
+def mark_landing(
+    manifest_etag: str, listing: Sequence[tuple[str, str]], keys: AttestationKeys = NO_KEYS, *, is_open: bool = False
+) -> str:
     """A cheap mark of a landing directory and the given keys: while it is unchanged, nothing needs to be read."""
-    return _digest([version(), manifest_etag, sorted(listing), keys.sha256])
+    return _digest([version(), manifest_etag, sorted(listing), keys.sha256, *(["open"] if is_open else ())])
 
 
 def version() -> str:

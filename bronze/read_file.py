@@ -9,6 +9,8 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Protocol, Self
 
+import pyarrow.compute as pc
+
 from bronze import formats, nsys_report, trace_events, unreadable
 from bronze.file_report import TRACE
 from bronze.inflate import Inflated
@@ -129,8 +131,7 @@ def _read_records(
     if inflated.fault:
         reader.cut_short(make_range(inflated.total_bytes, 0, inflated.fault, b""))
     unreadable_rows.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))
-    unreadable_rows.finish()
-    report.records = units
+    report.records, report.unreadable = units, unreadable_rows
     report.format, report.outcome = known.name, "kept"
     report.inflated_bytes = inflated.total_bytes
     report.rows_count = reader.rows_count
@@ -207,8 +208,7 @@ def _read_trace(report: FileReport, fetched: Fetched, context: ReadContext) -> N
             _refuse(report, error)
             return
         if (reader.base_ns or 0) == reader.base_used_ns:
-            report.events = events
-            unreadable_rows.finish()
+            report.events, report.unreadable = events, unreadable_rows
             return
         # The base is not what the end of the file had made us believe: once more, with it.
         events.discard()
@@ -221,12 +221,14 @@ def _read_once(
 ) -> KinetoReader:
     source = _Counted(fetched.blocks())
     inflated = Inflated(source, context.limits, fetched.blocks)
+    report.first_ns = report.last_ns = None
     reader = KinetoReader(
         prefetch(inflated), context.limits, lambda: _base_in_tail(fetched, context.limits), base_ns=base_ns
     )
     try:
         for batch, found, landed in prefetch(_shards(reader), most=1):
             events.write(batch)
+            _extend_times(report, batch)
             _hold_count(landed + reader.unreadable_count, context.limits)
             if found:
                 unreadable_rows.write(unreadable.rows(fetched.sha256, found))
@@ -248,6 +250,16 @@ def _read_once(
     report.base_ns = reader.base_ns
     report.envelope = reader.envelope
     return reader
+
+
+def _extend_times(report: FileReport, batch: pa.RecordBatch) -> None:
+    """Note when the events that last began and ended: cycles of one profiler follow each other."""
+    lasting = batch.filter(pc.equal(batch.column("phase"), "X"))
+    starts, durations = lasting.column("ts_ns"), lasting.column("duration_ns")
+    first, last = pc.min(starts).as_py(), pc.max(pc.add(starts, pc.max_element_wise(durations, 0))).as_py()
+    if first is not None:
+        report.first_ns = first if report.first_ns is None else min(first, report.first_ns)
+        report.last_ns = last if report.last_ns is None else max(last, report.last_ns)
 
 
 def _shards(reader: KinetoReader) -> Iterator[tuple[pa.RecordBatch, list[UnreadableRange], int]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from bronze.manifest import CLAIMS, Manifest
-from lake.tables import RUN_ID, Table, int64, text
+from lake.tables import RUN_ID, Table, boolean, int64, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,12 +48,16 @@ TABLE = Table(
             "of a digest: no other run may have one of them.",
             nullable=True,
         ),
+        boolean("is_open", "Whether more files were to come when it was read (`.open` in its directory)."),
+        int64("cycles_count", "Cycles of the profiler: the most traces that one rank has landed.", minimum=0),
         text("conflicts", "Where claim and files disagree, as sentences; null where they agree.", nullable=True),
     ),
 )
 
 
-def rows(run_id: str, manifest: bytes, claims: Manifest, reports: Sequence[FileReport]) -> pa.Table:
+def rows(
+    run_id: str, manifest: bytes, claims: Manifest, reports: Sequence[FileReport], *, is_open: bool = False
+) -> pa.Table:
     """The one row of a run."""
     kept = [report for report in reports if report.is_trace]
     others = [report for report in reports if report.outcome == "kept" and not report.is_trace]
@@ -80,6 +85,8 @@ def rows(run_id: str, manifest: bytes, claims: Manifest, reports: Sequence[FileR
         "records_count": sum(report.rows_count for report in others),
         "unreadable_count": sum(report.unreadable_count for report in (*kept, *others)),
         "attestation_ids": _attestation_ids(others),
+        "is_open": is_open,
+        "cycles_count": max(Counter(report.rank for report in kept).values(), default=0),
         "conflicts": "; ".join(_conflicts(claims, found, kept)) or None,
     }
     return pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
@@ -112,6 +119,17 @@ def _conflicts(claims: Manifest, found: dict[str, Any], kept: list[FileReport]) 
     missing = sorted(set(range(min(size, 1 << 16))) - {report.rank for report in kept}) if size else []
     if missing and kept:
         yield f"ranks: {size} in the job, no trace from {', '.join(map(str, missing[:8]))}{' …' if missing[8:] else ''}"
-    doubled = sorted(rank for rank, count in Counter(report.rank or 0 for report in kept).items() if count > 1)
+    doubled = sorted({one.rank or 0 for one, next_one in _list_neighbours(kept) if _overlap(one, next_one)})
     if doubled:
         yield f"ranks: more than one trace of rank {', '.join(map(str, doubled))}"
+
+
+def _list_neighbours(kept: list[FileReport]) -> Iterator[tuple[FileReport, FileReport]]:
+    """Traces of one rank that follow each other in time."""
+    ordered = sorted(kept, key=lambda report: (report.rank or 0, report.first_ns or 0, report.sha256 or ""))
+    return ((one, later) for one, later in pairwise(ordered) if one.rank == later.rank)
+
+
+def _overlap(one: FileReport, later: FileReport) -> bool:
+    """Whether two traces of a rank cannot be two cycles of one profiler: a time of one lies within the other."""
+    return one.last_ns is None or later.first_ns is None or later.first_ns < one.last_ns

@@ -7,6 +7,7 @@ import json
 import os
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +75,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of run.toml")
     _add_window(parser)
     parser.add_argument("--signing-key", type=Path, help=f"PEM file; {KEY_VARIABLE} by default, else nothing is signed")
+    parser.add_argument("--cycles", type=int, default=1, help="how often bare and recorded steps take turns")
+    parser.add_argument("--live", action="store_true", help="show the run from its start; it is closed at the end")
     parser.add_argument("--trace-rank", action="append", type=int, help="a rank that leaves a trace; all by default")
     parser.add_argument("--extra", type=json.loads, default={}, help="further fields under [extra], as JSON")
     parser.add_argument("script", help="training script")
@@ -134,10 +137,11 @@ def _run(options: argparse.Namespace) -> int:
     with record(
         options.landing,
         options.run_id,
-        window=_window(options),
+        window=replace(_window(options), cycles=options.cycles),
         device=where,
         is_traced=is_traced,
         signing_key=options.signing_key,
+        is_live=options.live,
         extra=options.extra,
         **claims,
     ) as recording:

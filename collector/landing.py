@@ -17,10 +17,12 @@ from .manifest import MANIFEST, check_run_id
 from .signing import STATEMENT_FILE, sign_files
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-_DONE, _FAILED = ".done", ".failed"
-_POLL_S = 0.05
+DONE, _FAILED = ".done", ".failed"
+POLL_S = 0.05
 
 
 class Landing:
@@ -30,36 +32,49 @@ class Landing:
     A name that begins with a dot is no run id, so nothing takes the unfinished directory for a run.
     """
 
+    # What becomes of the run where a rank fails.
+    loss = "so nothing was landed"
+
     def __init__(self, landing: str | Path, run_id: str, rank: int, ranks: int, timeout_s: float) -> None:
         self._final = Path(landing) / check_run_id(run_id)
         self._rank = rank
         self._ranks = ranks
         self._timeout_s = timeout_s
-        if self._final.exists():
-            raise RecordingRefused(f"{self._final} is there already; choose another run id or remove it")
+        self._require_free()
         self.folder = self._final.with_name(f".{run_id}.{_token(rank, ranks)}.partial")
         self.folder.mkdir(parents=True, exist_ok=True)
 
+    @property
+    def log_folder(self) -> Path:
+        """Where files lie that are appended to while the training runs."""
+        return self.folder
+
+    def open(self, describe: Callable[[], str]) -> None:
+        """Recording begins; nothing is seen of it before it ends."""
+
+    def publish(self, path: Path) -> None:
+        """A file is complete; it is seen with all others."""
+
     def finish(self, manifest: str | None, key: Ed25519PrivateKey | None = None) -> None:
         """Say that this rank's files are complete; rank 0 lands the directory once all are, and signs it with a key."""
-        self._say(_DONE)
+        self._say(DONE)
         if self._rank:
             return
         if manifest is None:
             raise RecordingRefused("rank 0 has no manifest to land")
         try:
             self._await_all()
-            for mark in self.folder.glob(f"*{_DONE}"):
+            for mark in self.folder.glob(f"*{DONE}"):
                 mark.unlink()
             (self.folder / MANIFEST).write_text(manifest, "utf-8")
             if key is not None:
                 (self.folder / STATEMENT_FILE).write_text(sign_files(self.folder, self._final.name, key), "utf-8")
-            _flush(self.folder)
+            flush(self.folder)
             self.folder.rename(self._final)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
-        _flush_entry(self._final.parent)
+        flush_entry(self._final.parent)
 
     def fail(self) -> None:
         """Leave nothing: rank 0 removes the directory, another rank tells it to."""
@@ -68,27 +83,31 @@ class Landing:
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
 
+    def _require_free(self) -> None:
+        if self._final.exists():
+            raise RecordingRefused(f"{self._final} is there already; choose another run id or remove it")
+
     def _say(self, word: str) -> None:
         try:
             (self.folder / f"rank-{self._rank}{word}").touch()
         except FileNotFoundError as error:
-            raise RecordingRefused("rank 0 gave the recording up, so nothing was landed") from error
+            raise RecordingRefused(f"rank 0 gave the recording up, {self.loss}") from error
 
     def _await_all(self) -> None:
         deadline = time.monotonic() + self._timeout_s
         while True:
             said = {mark.name for mark in self.folder.glob("rank-*")}
             failed = [rank for rank in range(self._ranks) if f"rank-{rank}{_FAILED}" in said]
-            missing = [rank for rank in range(self._ranks) if f"rank-{rank}{_DONE}" not in said]
+            missing = [rank for rank in range(self._ranks) if f"rank-{rank}{DONE}" not in said]
             if failed:
-                raise RecordingRefused(f"rank {failed[0]} failed, so nothing was landed")
+                raise RecordingRefused(f"rank {failed[0]} failed, {self.loss}")
             if not missing:
                 return
             if time.monotonic() > deadline:
                 raise RecordingRefused(
-                    f"rank {missing[0]} did not finish its files in {self._timeout_s:g} s, so nothing was landed"
+                    f"rank {missing[0]} did not finish its files in {self._timeout_s:g} s, {self.loss}"
                 )
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
 
 
 def _token(rank: int, ranks: int) -> str:
@@ -104,15 +123,16 @@ def _token(rank: int, ranks: int) -> str:
     return hashlib.sha256("|".join(os.environ.get(name, "") for name in names).encode()).hexdigest()[:8]
 
 
-def _flush(folder: Path) -> None:
+def flush(folder: Path) -> None:
     """What the rename makes visible must be on disk before it."""
     for path in folder.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    _flush_entry(folder)
+    flush_entry(folder)
 
 
-def _flush_entry(folder: Path) -> None:
+def flush_entry(folder: Path) -> None:
+    """Make the names in a directory last through a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

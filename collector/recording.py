@@ -20,6 +20,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 from . import device as machine
 from .errors import RecordingRefused
 from .landing import Landing
+from .live import LiveLanding
 from .manifest import to_toml
 from .node import identify
 from .signing import find_key, make_nonce
@@ -47,23 +48,30 @@ class Window:
     warmup_steps: int = 3
     bare_steps: int = 5
     recorded_steps: int = 8
+    # How often bare and recorded steps take turns after the warm-up; each cycle leaves a trace of its own.
+    cycles: int = 1
+
+    @property
+    def cycle_steps(self) -> int:
+        """Steps of one cycle: bare, the profiler's own start, recorded."""
+        return self.bare_steps + (_SETTLING_STEPS + self.recorded_steps if self.recorded_steps else 0)
 
     @property
     def total_steps(self) -> int:
         """Steps that a loop must run for a full recording."""
-        traced = _SETTLING_STEPS + self.recorded_steps if self.recorded_steps else 0
-        return self.warmup_steps + self.bare_steps + traced
+        return self.warmup_steps + self.cycles * self.cycle_steps
 
     def phase(self, step: int) -> str:
         """What the step with this number is."""
         if not self.recorded_steps:
             return PHASES[step >= self.warmup_steps]
-        ends = (self.warmup_steps, self.bare_steps, _SETTLING_STEPS, self.recorded_steps)
-        for phase, count in zip(PHASES, ends, strict=False):
-            if step < count:
-                return phase
-            step -= count
-        return PHASES[-1]
+        if step < self.warmup_steps:
+            return PHASES[0]
+        if step >= self.total_steps:
+            return PHASES[-1]
+        step = (step - self.warmup_steps) % self.cycle_steps
+        ends = (self.bare_steps, self.bare_steps + _SETTLING_STEPS, self.cycle_steps)
+        return next(phase for phase, end in zip(PHASES[1:], ends, strict=False) if step < end)
 
 
 @dataclass(frozen=True)
@@ -95,8 +103,9 @@ class Recording:
     def __enter__(self) -> Self:
         self._stack = ExitStack()
         if self.rank == 0:
-            self._stack.enter_context(machine.Sampler(self.landing.folder / "device_samples.csv"))
-        self._trace: Path | None = None
+            self.landing.open(self._manifest)
+            self._stack.enter_context(machine.Sampler(self.landing.log_folder / "device_samples.csv"))
+        self._traces: list[Path] = []
         self._profiler = self._profile() if self.is_traced else None
         if self._profiler is not None:
             self._profiler.start()
@@ -144,10 +153,11 @@ class Recording:
         if self.device is not None and self.device.type == "cuda":
             activities.append(ProfilerActivity.CUDA)
         plan = schedule(
-            wait=self.window.warmup_steps + self.window.bare_steps,
+            skip_first=self.window.warmup_steps,
+            wait=self.window.bare_steps,
             warmup=_SETTLING_STEPS,
             active=self.window.recorded_steps,
-            repeat=1,
+            repeat=self.window.cycles,
         )
 
         # Without this only threads of the loop and of autograd are seen: not those that seal and send.
@@ -155,32 +165,51 @@ class Recording:
         return profile(activities=activities, schedule=plan, on_trace_ready=self._export, experimental_config=threads)
 
     def _export(self, profiler: profile) -> None:
-        self._trace = self.landing.folder / f"{self.run_id}-r{self.rank}.json"
-        profiler.export_chrome_trace(str(self._trace))
+        cycle = f"-c{len(self._traces)}" if self.window.cycles > 1 else ""
+        trace = self.landing.folder / f"{self.run_id}{cycle}-r{self.rank}.json"
+        profiler.export_chrome_trace(str(trace))
+        self._traces.append(trace)
+        if self.is_live:
+            self.landing.publish(_pack(trace, compresslevel=1))  # the loop waits for it
+            self.landing.publish(self._write_steps())
 
     def _write(self) -> None:
-        if self.is_traced and self._trace is None:
-            needed = self.window.total_steps - self.window.recorded_steps
+        if self.is_traced and not self._traces:
+            needed = self.window.warmup_steps + self.window.bare_steps + _SETTLING_STEPS
             raise RecordingRefused(
                 f"the loop ended after {len(self.steps)} steps and recording begins after {needed}: "
-                "nothing was landed; run more steps or ask for fewer before the recording"
+                f"{self._loss}; run more steps or ask for fewer before the recording"
             )
         bare = self._count("bare")
         if not self.window.recorded_steps and bare < self.window.bare_steps:
             raise RecordingRefused(
                 f"the loop ended after {len(self.steps)} steps, {bare} of them after warm-up, and "
-                f"{self.window.bare_steps} were asked for: nothing was landed; run more steps or ask for fewer"
+                f"{self.window.bare_steps} were asked for: {self._loss}; run more steps or ask for fewer"
             )
-        if self._trace is not None:
-            with self._trace.open("rb") as plain, gzip.open(f"{self._trace}.gz", "wb", compresslevel=9) as packed:
-                shutil.copyfileobj(plain, packed, 1 << 20)
-            self._trace.unlink()
-        with (self.landing.folder / f"steps-r{self.rank}.csv").open("w", encoding="utf-8", newline="") as file:
+        if not self.is_live:
+            for trace in self._traces:
+                _pack(trace, compresslevel=9)
+        self._write_steps()
+        self.landing.finish(self._manifest() if self.rank == 0 else None, self.signing_key)
+
+    def _write_steps(self) -> Path:
+        """All steps so far; written aside and renamed, so that nobody reads half of it."""
+        path = self.landing.folder / f"steps-r{self.rank}.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file)
             rows.writerow(["rank", "step", "phase", "began_epoch_s", "duration_s"])
             for step in self.steps:
                 rows.writerow([self.rank, step.number, step.phase, _seconds(step.began_ns), _seconds(step.duration_ns)])
-        self.landing.finish(self._manifest() if self.rank == 0 else None, self.signing_key)
+        return path
+
+    @property
+    def is_live(self) -> bool:
+        """Whether each cycle is seen as soon as it is recorded."""
+        return isinstance(self.landing, LiveLanding)
+
+    @property
+    def _loss(self) -> str:
+        return self.landing.loss.removeprefix("so ")
 
     def _count(self, phase: str) -> int:
         return sum(step.phase == phase for step in self.steps)
@@ -193,6 +222,7 @@ class Recording:
         if mode in {"on", "devtools"} and (evidence := machine.fetch_attestation(nonce)) is not None:
             (self.landing.folder / "attestation.json").write_text(evidence, "utf-8")
         processor = machine.processor()
+        began_ns = self.steps[0].began_ns if self.steps else time.time_ns()
         found = {
             "cc_mode": mode,
             "attestation_nonce": nonce,
@@ -203,7 +233,7 @@ class Recording:
             "warmup_steps_count": 0 if self.is_traced else None,
             "recording_slowdown_ratio": self.slowdown_ratio,
             "clock_zone": "UTC",
-            "recorded_at": datetime.fromtimestamp(self.steps[0].began_ns / 1e9, UTC).isoformat(timespec="seconds"),
+            "recorded_at": datetime.fromtimestamp(began_ns / 1e9, UTC).isoformat(timespec="seconds"),
         }
         claims = dict(self.claims)
         if mode in {"on", "devtools"} and claims.get("regime") == "cc_off":
@@ -223,6 +253,7 @@ def record(
     ring: SealedRing | None = None,
     device: torch.device | str | None = None,
     is_traced: bool = True,
+    is_live: bool = False,
     timeout_s: float = 300.0,
     signing_key: str | Path | None = None,
     extra: dict[str, Value] | None = None,
@@ -233,6 +264,7 @@ def record(
     Rank and world size come from the process group, else from the launcher. With `is_traced=False` a rank takes part
     without leaving a trace, so that a recording of many ranks stays small. A window without recorded steps leaves none.
     With a signing key (a PEM file, else the one that TEETOTAL_RECORDING_KEY names) rank 0 signs all files.
+    With `is_live` the run is seen from the start, marked as open, and closed at the end (docs/live.md).
     """
     rank, ranks = _place()
     key = find_key(signing_key) if rank == 0 else None
@@ -247,7 +279,7 @@ def record(
         known["regime"] = ring.regime
         known["bucket_cap_mib"] = ring.bucket_cap_mib
     return Recording(
-        Landing(landing, run_id, rank, ranks, timeout_s),
+        (LiveLanding if is_live else Landing)(landing, run_id, rank, ranks, timeout_s),
         run_id,
         rank,
         ranks,
@@ -264,6 +296,15 @@ def _place() -> tuple[int, int]:
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _pack(trace: Path, compresslevel: int) -> Path:
+    """The trace as a gzip file in its place."""
+    packed = trace.with_name(f"{trace.name}.gz")
+    with trace.open("rb") as plain, gzip.open(packed, "wb", compresslevel=compresslevel) as file:
+        shutil.copyfileobj(plain, file, 1 << 20)
+    trace.unlink()
+    return packed
 
 
 def _seconds(nanoseconds: int) -> str:

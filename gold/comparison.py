@@ -120,6 +120,11 @@ def start_row(table: Table, pair: Pair, run: Row) -> dict[str, Any]:
     }
 
 
+def tell_progress(row: dict[str, Any], run: Row) -> dict[str, Any]:
+    """The same row, whose verdict says first how far the run has come while it is open."""
+    return {**row, "verdict": f"{run['so_far']}: {row['verdict']}"} if run.get("so_far") else row
+
+
 def fill_ratio(estimate: Estimate, margin: float, prefix: str = "slowdown") -> dict[str, Any]:
     """The columns that an estimate fills."""
     return {

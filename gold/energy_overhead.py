@@ -116,11 +116,12 @@ def measure(
     if not sides[0] or not sides[1]:
         reason = _explain_unmatched(ours[0], theirs[0])
         answer = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
-        return pa.Table.from_pylist([{**row, **answer, "reason": reason}], schema=TABLE.arrow_schema)
+        told = comparison.tell_progress({**row, **answer, "reason": reason}, run)
+        return pa.Table.from_pylist([told], schema=TABLE.arrow_schema)
     row |= {"timed_by": timer, "period": period, **_compare(sides[0], sides[1], margin)}
     if row["devices_count"] != row["baseline_devices_count"]:
         row["reason"] = "; ".join(filter(None, ("not as many devices were sampled in both", row["reason"])))
-    return pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
+    return pa.Table.from_pylist([comparison.tell_progress(row, run)], schema=TABLE.arrow_schema)
 
 
 def _choose(ours: Rows, theirs: Rows) -> tuple[str, str]:

@@ -127,7 +127,7 @@ def pair_runs(index: Index) -> dict[str, Pair]:
             pair = replace(pair, repeats=groups[run_id][1:], baseline_repeats=others)
             reason = None if pair.is_tee_overhead else explain_incomparable(index, pair)
             pair = pair if reason is None else Pair(run_id, pair.regime, reason=reason)
-        found[run_id] = _mention_strangers(pair, run["repeat_of"], strangers)
+        found[run_id] = _mention_open(_mention_strangers(pair, run["repeat_of"], strangers), index)
     return found
 
 
@@ -179,6 +179,13 @@ def _mention_strangers(pair: Pair, repeat_of: str | None, strangers: Mapping[str
     if claiming:
         caveats.append(f"no repeats, because regime or workload differ: {', '.join(claiming)}")
     return replace(pair, caveat="; ".join([*([pair.caveat] if pair.caveat else []), *caveats]) or None)
+
+
+def _mention_open(pair: Pair, index: Index) -> Pair:
+    """Say which runs of the pair are still open, and how far they have come: the pair will change with them."""
+    names = (pair.run_id, *pair.repeats, *pair.baselines)
+    told = [f"{name} is open: {so_far}" for name in names if (so_far := index[name].get("so_far"))]
+    return replace(pair, caveat="; ".join([*([pair.caveat] if pair.caveat else []), *told]) or None) if told else pair
 
 
 def _pair_run(run_id: str, run: Mapping[str, str | None], index: Index) -> Pair:

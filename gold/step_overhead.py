@@ -125,7 +125,7 @@ def measure(
     if not found:
         reason = _explain_nothing(sides)
         answer = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
-        return _table({**row, **answer, "reason": reason})
+        return _table(comparison.tell_progress({**row, **answer, "reason": reason}, run))
     lead, other = _choose(found)
     part, share = find_dominant_part(match_steps(*breakdowns).cells)
     row |= _fill(lead, margin) | {"dominant_part": part, "dominant_fraction": share}
@@ -136,7 +136,7 @@ def measure(
         row |= {"verdict_class": "inconclusive", "verdict": f"nothing can be concluded: {row['verdict']}"}
     if row["disagreement"] is not None:
         row["verdict"] = f"{row['disagreement']}; by the {lead.source}: {row['verdict']}"
-    return _table(row)
+    return _table(comparison.tell_progress(row, run))
 
 
 def describe_disagreement(

@@ -122,9 +122,9 @@ def measure(
     if not chosen.count:
         reason = _explain_unmatched(ours, theirs)
         answer = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
-        return _table({**row, **answer, "reason": reason})
+        return _table(comparison.tell_progress({**row, **answer, "reason": reason}, runs[0]))
     row |= {"period": chosen.period, "compared_by": chosen.measure, "caveat": _caveat(ours, theirs, chosen)}
-    return _table(row | _compare(logs, chosen, margin))
+    return _table(comparison.tell_progress(row | _compare(logs, chosen, margin), runs[0]))
 
 
 def _table(row: dict[str, Any]) -> pa.Table:

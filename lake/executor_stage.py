@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lake.locations import Location
-    from lake.staging import ClosedFile
+    from lake.staging import ClosedFile, Staged
     from lake.tables import Table
 
 
@@ -75,7 +75,27 @@ class AdoptedFile:
     def __init__(self, stage: Stage, closed: ClosedFile | None) -> None:
         self._stage = stage
         self._closed = closed
+        self.staged: Staged | None = None
 
     def finish(self, **values: Any) -> None:
         """Name the file."""
-        self._stage.take(self._closed, values)
+        self.staged = self._stage.take(self._closed, values)
+
+    def discard(self) -> None:
+        """Leave the file unnamed: it goes with the stage."""
+
+
+class RecalledFile:
+    """Rows that an earlier landing of the run has written: they stay where they are, and are only named again."""
+
+    def __init__(self, stage: Stage, staged: Staged | None) -> None:
+        self._stage = stage
+        self.staged = staged
+
+    def finish(self, **values: Any) -> None:
+        """Name the file."""
+        if self.staged is not None:
+            self.staged = self._stage.recall(self.staged, values)
+
+    def discard(self) -> None:
+        """Leave the rows to whoever else holds them."""

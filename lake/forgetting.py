@@ -13,6 +13,7 @@ from deltalake import DeltaTable, Transaction
 
 from lake import commits
 from lake.durability import Disk
+from lake.landing_notes import remove_note
 from lake.locations import report_unreachable
 from lake.snapshot import bytes_id, seen_id, stated_id
 
@@ -101,6 +102,8 @@ def purge_history(place: Location, name: str, run_ids: Iterable[str]) -> Removed
                 shutil.rmtree(root.directory / f"run_id={run_id}", ignore_errors=True)
                 shutil.rmtree(staging / "spool" / run_id, ignore_errors=True)
                 (staging / "locks" / run_id).unlink(missing_ok=True)
+        for run_id in run_ids:
+            remove_note(place, run_id)
         after = _list_sizes(root)
         gone = [size for path, size in before.items() if path not in after]
     return Removed(name, files=len(gone), bytes=sum(gone))

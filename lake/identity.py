@@ -8,6 +8,8 @@ from lake.errors import EvidenceRejected
 
 # The file that makes a directory of the landing zone a run.
 MANIFEST = "run.toml"
+# The empty file beside it that says that more files of the run will come.
+OPEN = ".open"
 SLUG = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
 
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -16,7 +17,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError
 
 from lake.errors import EvidenceRejected, SourceUnavailable
-from lake.identity import MANIFEST, is_slug, slug
+from lake.identity import MANIFEST, OPEN, is_slug, slug
 from lake.landing_copies import copying, remove_abandoned
 from lake.locations import report_unreachable
 from lake.regular_files import SourceFile, Tree, copy_file, mark_of, open_named
@@ -66,11 +67,15 @@ class LandedFile:
     size_bytes: int | None
     etag: str
     problem: str | None = None
+    # When it was listed; what was written only a moment before may change without a new mark.
+    listed_ns: int = 0
 
-    async def fetch(self) -> Fetched:
-        """Bring the bytes here and digest them; a local file is digested where it lies."""
+    async def fetch(self, *, is_copied: bool = False) -> Fetched:
+        """Bring the bytes here and digest them; a local file is digested where it lies, unless a copy is asked for."""
         where = f"{self.place}/{self.run_id}/{self.name}"
         with report_unreachable(f"{where} could not be read"):
+            if self.place.is_local and is_copied:
+                return await asyncio.to_thread(self._copy, where)
             if self.place.is_local:
                 sha256, mark = await asyncio.to_thread(self._digest)
                 return Fetched(where, sha256, lambda: self._open(mark))
@@ -87,6 +92,23 @@ class LandedFile:
                 raise
             path = Path(spool)
             return Fetched(where, digest.hexdigest(), lambda: path.open("rb"), path)
+
+    def _copy(self, where: str) -> Fetched:
+        """A local file as it is now, for one that is being written: what comes later is not part of it."""
+        digest = hashlib.sha256()
+        handle, spool = tempfile.mkstemp(prefix="teetotal-")
+        path = Path(spool)
+        try:
+            with os.fdopen(handle, "wb") as copy, self._open() as file:
+                left = os.fstat(file.fileno()).st_size
+                while left and (block := file.read(min(left, _BLOCK_BYTES))):
+                    digest.update(block)
+                    copy.write(block)
+                    left -= len(block)
+        except BaseException:
+            path.unlink()
+            raise
+        return Fetched(where, digest.hexdigest(), lambda: path.open("rb"), path)
 
     def _digest(self) -> tuple[str, str]:
         """The digest of a local file, and the mark of the file that it is of."""
@@ -132,7 +154,19 @@ class LandingZone:
         self._require(run_id)
         with report_unreachable(f"{self.place}/{run_id} cannot be listed"):
             entries = list(self._local_files(run_id) if self.place.is_local else self._remote_files(run_id))
-        return sorted((entry for entry in entries if entry.name != MANIFEST), key=lambda entry: entry.name)
+        return sorted((one for one in entries if one.name not in {MANIFEST, OPEN}), key=lambda entry: entry.name)
+
+    def is_open(self, run_id: str) -> bool:
+        """Whether more files of a run are to come: its directory holds the file `.open`."""
+        slug(run_id)
+        with report_unreachable(f"{self.place}/{run_id} could not be read"):
+            if self.place.is_local:
+                return (self.place.directory / run_id / OPEN).is_file()
+            try:
+                obstore.head(self.place.store, f"{run_id}/{OPEN}")
+            except FileNotFoundError:
+                return False
+            return True
 
     def manifest_etag(self, run_id: str) -> str:
         """What changes whenever the manifest does."""
@@ -145,7 +179,7 @@ class LandingZone:
         slug(run_id)
         sources = {name: open_named(file) if isinstance(file, Path) else file for name, file in files.items()}
         for name in files:
-            if name in {"", ".", "..", MANIFEST, _CLAIM} or "/" in name or "\x00" in name:
+            if name in {"", ".", "..", MANIFEST, OPEN, _CLAIM} or "/" in name or "\x00" in name:
                 raise EvidenceRejected(f"{name!r} cannot be the name of a landed file", "use a plain file name")
         with report_unreachable(f"{self.place}/{run_id} could not be written"):
             if self.place.is_local:
@@ -210,13 +244,15 @@ class LandingZone:
         return True
 
     def _local_files(self, run_id: str) -> Iterator[LandedFile]:
-        root = self.place.directory.resolve()
+        root, listed_ns = self.place.directory.resolve(), time.time_ns()
         for entry in (self.place.directory / run_id).iterdir():
             name = entry.name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             try:
                 target = entry.resolve(strict=True)
                 facts = target.stat()
             except (OSError, RuntimeError) as error:  # a link to nothing, or to itself
+                if not os.path.lexists(entry):
+                    continue  # renamed or removed since it was listed
                 why = error.strerror if isinstance(error, OSError) else "it leads back to itself"
                 yield LandedFile(self.place, run_id, name, None, "", f"it leads nowhere: {why}")
                 continue
@@ -230,7 +266,7 @@ class LandingZone:
             elif name != entry.name:
                 problem = "its name is not valid UTF-8; rename it"
             size = None if problem else facts.st_size
-            yield LandedFile(self.place, run_id, name, size, mark_of(facts), problem)
+            yield LandedFile(self.place, run_id, name, size, mark_of(facts), problem, listed_ns)
 
     def _remote_files(self, run_id: str) -> Iterator[LandedFile]:
         found = obstore.list_with_delimiter(self.place.store, f"{run_id}/")
@@ -247,7 +283,7 @@ class LandingZone:
         target = self.place.directory / run_id
         self.place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if target.exists():
-            raise _describe_taken(run_id)
+            raise describe_taken(run_id)
         self.remove_abandoned()
         # A dot directory is no run: what a crash leaves there is never taken for one.
         with copying(self.place.directory) as staged:
@@ -260,7 +296,7 @@ class LandingZone:
                 staged.rename(target)
             except OSError:
                 if target.exists():
-                    raise _describe_taken(run_id) from None
+                    raise describe_taken(run_id) from None
                 raise
 
     def _land_remotely(self, run_id: str, files: Mapping[str, SourceFile], manifest: str) -> None:
@@ -268,10 +304,10 @@ class LandingZone:
         try:
             obstore.put(store, claim, b"", mode="create")  # one landing at a time; the store decides who is first
         except AlreadyExistsError:
-            raise _describe_taken(run_id) from None
+            raise describe_taken(run_id) from None
         try:
             if [item for batch in obstore.list(store, f"{run_id}/") for item in batch if item["path"] != claim]:
-                raise _describe_taken(run_id)
+                raise describe_taken(run_id)
             for name, source in files.items():
                 with source.open() as file:
                     obstore.put(store, f"{run_id}/{name}", file)
@@ -289,6 +325,7 @@ class _ListedZone(LandingZone):
         self._run_ids: tuple[list[str], list[str]] | None = None
         self._files: dict[str, list[LandedFile]] = {}
         self._etags: dict[str, str] = {}
+        self._open: dict[str, bool] = {}
 
     def run_ids(self) -> tuple[list[str], list[str]]:
         if self._run_ids is None:
@@ -305,6 +342,11 @@ class _ListedZone(LandingZone):
             self._etags[run_id] = self._zone.manifest_etag(run_id)
         return self._etags[run_id]
 
+    def is_open(self, run_id: str) -> bool:
+        if run_id not in self._open:
+            self._open[run_id] = self._zone.is_open(run_id)
+        return self._open[run_id]
+
     def relist(self) -> LandingZone:
         return self._zone
 
@@ -316,7 +358,8 @@ def _remove_objects(place: Location, run_id: str) -> tuple[int, int]:
     return len(found), sum(item["size"] for item in found)
 
 
-def _describe_taken(run_id: str) -> EvidenceRejected:
+def describe_taken(run_id: str) -> EvidenceRejected:
+    """The error of a run id that is in use."""
     return EvidenceRejected(
         f"run {run_id} is already in the landing zone",
         "choose another --run-id, or remove its directory first",

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from io import BufferedReader
 
+# File systems count time in ticks of up to some milliseconds, FAT in two seconds.
+_REST_NS = 2_500_000_000
 _BLOCK_BYTES = 1 << 20
 # A pipe that nobody writes to must not hold us up, and a terminal must not become ours.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -140,6 +142,12 @@ def copy_file(source: SourceFile, target: Path) -> None:
 def mark_of(facts: os.stat_result) -> str:
     """What changes whenever a file does."""
     return f"{facts.st_ino}-{facts.st_mtime_ns}-{facts.st_ctime_ns}-{facts.st_size}"
+
+
+def is_at_rest(mark: str, now_ns: int) -> bool:
+    """Whether a local file with this mark was left alone for so long that a change since then shows in its mark."""
+    times = mark.split("-")[1:3]
+    return all(time.isdecimal() and int(time) + _REST_NS < now_ns for time in times)
 
 
 def _open_regular(where: str, name: str, flags: int, *, follow: bool, dir_fd: int | None = None) -> BufferedReader:

@@ -8,9 +8,10 @@ import tempfile
 import threading
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -77,6 +78,8 @@ class PartitionWriter:
         self._digest = ContentDigest(self._schema)
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
+        # The data file as it was taken in; none before that, or where it has no rows.
+        self.staged: Staged | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
 
@@ -113,7 +116,7 @@ class PartitionWriter:
 
     def finish(self, **values: Any) -> None:
         """End the file and hand it to the stage; `values` are its partition values beside the run's."""
-        self._stage.take(self.close(), values)
+        self.staged = self._stage.take(self.close(), values)
 
     def close(self) -> ClosedFile | None:
         """End the file; it has no name yet. None where it has no rows: there is no file then."""
@@ -197,28 +200,60 @@ class Stage:
         """Where a closed file waits to be settled."""
         return spool
 
-    def take(self, closed: ClosedFile | None, values: dict[str, Any]) -> None:
+    def take(self, closed: ClosedFile | None, values: dict[str, Any]) -> Staged | None:
         """Take a closed file in, under the name that its content and its partition give it."""
+        named = self._name_values(values)
+        if closed is None:
+            return None
+        staged = Staged(
+            path=self._name_file(closed.sha256, named),
+            values=named,
+            rows=closed.rows,
+            bytes=closed.bytes,
+            bytes_sha256=closed.bytes_sha256,
+            stats=closed.stats,
+            spooled=closed.spooled,
+        )
+        self.keep(staged)
+        return staged
+
+    def recall(self, staged: Staged, values: dict[str, Any]) -> Staged:
+        """Take in a data file that is part of the table already; under another name than before, as a copy of it."""
+        named = self._name_values(values)
+        sha256 = PurePosixPath(staged.path).stem
+        recalled = replace(staged, path=self._name_file(sha256, named), values=named)
+        if recalled.path == staged.path:
+            self._settled.add(staged.path)
+        else:
+            recalled = replace(recalled, spooled=self._copy(staged))
+        self.keep(recalled)
+        return recalled
+
+    def _copy(self, staged: Staged) -> Path | str:
+        root = self._place.child(*self.table.path.split("/"))
+        with report_unreachable(f"{root}/{staged.path} could not be copied"):
+            if root.is_local:
+                with self._guard:
+                    self._opened += 1
+                    spool = self._spool / f"{self._opened}.parquet"
+                return Path(shutil.copyfile(root.directory / staged.path, spool))
+            import obstore
+
+            key = f"{self.table.partition_key}={self.run_id}/unsettled-{uuid4().hex}.parquet"
+            obstore.copy(root.store, staged.path, key)
+            return key
+
+    def _name_values(self, values: dict[str, Any]) -> dict[str, str]:
+        """The partition that a data file will be part of; values that the table could not hold are refused."""
         first, *inner = self.table.partition_by
         if sorted(values) != sorted(inner):
             raise ContractBroken(f"a unit of {self.table.full_name} needs {inner}, not {sorted(values)}")
         for name in inner:
             _check_value(self.table.column(name), values[name], self.table.full_name)
-        if closed is None:
-            return
-        named = {first: self.run_id, **{name: slug(str(values[name]), name) for name in inner}}
-        folders = [f"{name}={named[name]}" for name in self.table.partition_by]
-        self.keep(
-            Staged(
-                path="/".join((*folders, f"{closed.sha256}.parquet")),
-                values=named,
-                rows=closed.rows,
-                bytes=closed.bytes,
-                bytes_sha256=closed.bytes_sha256,
-                stats=closed.stats,
-                spooled=closed.spooled,
-            )
-        )
+        return {first: self.run_id, **{name: slug(str(values[name]), name) for name in inner}}
+
+    def _name_file(self, sha256: str, named: dict[str, str]) -> str:
+        return "/".join((*(f"{name}={named[name]}" for name in self.table.partition_by), f"{sha256}.parquet"))
 
     def keep(self, *staged: Staged) -> None:
         """Take finished units in, also such as an executor has finished."""

@@ -20,6 +20,7 @@ from lake.digest import combine
 from lake.errors import SourceUnavailable
 from lake.executor_stage import ExecutorStage
 from lake.identity import slug
+from lake.landing_notes import read_note, remove_note, write_note
 from lake.lineage.statements import EVERY, ROWS, Material, name_partition
 from lake.locations import report_unreachable
 from lake.log_recovery import remove_leftovers
@@ -140,6 +141,19 @@ class Lake(LakeReader):
                 except commits.CommitConflict:  # the partition may be another by now: its rows are read again
                     commits.wait_before_retry(attempt)
         raise commits.too_many_conflicts(table, run_id)
+
+    def read_landing_note(self, run_id: str) -> dict[str, Any] | None:
+        """What the last landing of an open run noted; none for a full rebuild, and where there is no keyring."""
+        if self._rewrites or self._guard is None:
+            return None
+        return read_note(self.place, self._guard.peek, slug(run_id))
+
+    def write_landing_note(self, run_id: str, note: dict[str, Any] | None) -> None:
+        """Note what a landing of an open run has read; none forgets it."""
+        if note is None:
+            remove_note(self.place, slug(run_id))
+        elif self._guard is not None:
+            write_note(self.place, self._guard.peek(), slug(run_id), note)
 
     def tidy(self, table: Table, retention_hours: int) -> list[str]:
         """Write the log as one checkpoint and delete files that no version since then holds; gives their names.

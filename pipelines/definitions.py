@@ -12,6 +12,7 @@ from assets.specs import landing_spec
 from assets.training_runs import training_runs
 from lake.attestation_keys import load_keys
 from lake.landing_zone import LandingZone
+from pipelines.alert_sensor import build_alert_sensor
 from pipelines.cli.session import open_signed_lake
 from pipelines.jobs import CATCH_UP, COMPARE, INGEST, console, data_docs, executor, maintenance
 from pipelines.landing_sensor import build_landing_sensor
@@ -45,6 +46,7 @@ def build_definitions(chosen: Settings, listener: BuildListener | None = None) -
         schedules=[nightly, maintenance_schedule, data_docs_schedule],
         sensors=[
             build_landing_sensor(chosen.sensor_seconds),
+            build_alert_sensor(chosen.alerts, chosen.sensor_seconds),
             dg.AutomationConditionSensorDefinition(
                 "automation",
                 target=dg.AssetSelection.all(),

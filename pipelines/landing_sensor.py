@@ -11,9 +11,17 @@ from assets.build.freshness import mark_landing
 from assets.build.state import assess_runs
 from assets.specs import TRAINING_RUNS, asset_key
 from lake.errors import LakeError
+from lake.landing_zone import LandingZone
 from pipelines.jobs import INGEST
 from pipelines.partitions import MANIFEST_TABLE, list_known, make_range_tags, plan_launches
 from report.terminal_text import make_printable
+
+_UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+]
 
 
 def build_landing_sensor(interval_seconds: int) -> dg.SensorDefinition:
@@ -43,6 +51,9 @@ def launch_landed_runs(
     for run_id in sorted(before.keys() - marks.keys()):
         context.log.info("%s is gone from the landing zone; its tables stay in the lake", run_id)
     changed = [run_id for run_id in marks if marks[run_id] != before.get(run_id)]
+    for run_id in _list_waiting(context, zone, changed):
+        changed.remove(run_id)
+        marks[run_id] = before.get(run_id, "")  # the next tick sees it as changed
     if not changed:
         context.update_cursor(json.dumps(marks))
         return dg.SkipReason(f"{len(marks)} runs, none new or changed; {len(incomplete)} not complete")
@@ -59,6 +70,13 @@ def launch_landed_runs(
         asset_events=[dagster_events.observe_landing(run_id, marks[run_id]) for run_id in changed],
         cursor=json.dumps(marks),
     )
+
+
+def _list_waiting(context: dg.SensorEvaluationContext, zone: LandingZone, changed: list[str]) -> list[str]:
+    """Open runs that wait for the launch before theirs: they change with every tick, and launches would pile up."""
+    growing = [run_id for run_id in changed if zone.is_open(run_id)]
+    unfinished = dg.RunsFilter(job_name=str(INGEST.name), statuses=_UNFINISHED)
+    return growing if growing and context.instance.get_run_ids(unfinished, limit=1) else []
 
 
 def _request(neighbours: list[str], marks: dict[str, str], *, is_readable: bool) -> dg.RunRequest:

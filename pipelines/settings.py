@@ -16,6 +16,7 @@ from lake.errors import ContractBroken
 from lake.keyring import KeyringFile, KeyringSecret, NoKeyring
 from lake.lineage.keys import SigningKeys
 from lake.locations import Location
+from pipelines.alert_settings import AlertSettings, read_alert_settings
 from pipelines.cli.memory_advice import find_memory
 from pipelines.hosts import parse_authority
 
@@ -79,6 +80,8 @@ class Settings:
     query_memory_bytes: int = _QUERY_MEMORY_BYTES
     # The largest difference between two groups of runs that counts as none.
     margin: float = MARGIN
+    # Which limits a run may not pass unnoticed, and who is told.
+    alerts: AlertSettings = field(default_factory=AlertSettings)
     # What signs the statements of commits, and which signatures count; none where nobody signs.
     signing: SigningKeys | None = None
     # Which signatures count when a lake is verified.
@@ -115,6 +118,7 @@ def settings(
         ui_hosts=_ui_hosts(known),
         query_memory_bytes=_query_memory(known),
         margin=_margin(margin, known),
+        alerts=read_alert_settings(known),
         signing=_signing(place, keys, known),
         trust=_trust(place, keys, known),
     )

@@ -39,7 +39,7 @@ TABLE = Table(
     name="runs",
     grain="One row per training run.",
     key=("run_id",),
-    indexed=("regime", "baseline", "repeat_of", "workload", "family", "attestation_ids"),
+    indexed=("regime", "baseline", "repeat_of", "workload", "family", "attestation_ids", "so_far"),
     inputs=(
         "bronze.runs",
         "bronze.device_samples",
@@ -64,6 +64,13 @@ TABLE = Table(
         text("found_backend", "Collective backend, as the traces say.", nullable=True),
         text("found_gpu", "GPU model, as the traces say.", nullable=True),
         int64("ranks_count", "Ranks that a trace has landed from.", minimum=0),
+        CLAIMED.column("is_open"),
+        CLAIMED.column("cycles_count"),
+        text(
+            "so_far",
+            "How far a run that is open has come, as `so far, 3 cycles`; null once it is closed.",
+            nullable=True,
+        ),
         int64("found_steps_count", "Steps over all ranks.", minimum=0),
         int64("found_warmup_steps_count", "Those of them that are left out of pairs.", minimum=0),
         int64("found_periods_count", "Epochs and steps of training logs.", minimum=0),
@@ -114,12 +121,25 @@ def conform(runs: Frame, spans: Frame, steps: Frame, crossings: Frame, throughpu
     is_seen = nw.col("found_gpu_spans_count") > 0
     return select_declared(
         found.with_columns(
+            so_far=_describe_progress(),
             attestation_finding=nw.col("_finding"),
             gpu_evidence=nw.when(is_seen).then(nw.lit("measured")).otherwise(nw.lit("unobservable")),
             is_shipped_mode=nw.when(~nw.col("cc_mode").is_null()).then(nw.col("cc_mode") != "devtools"),
         ),
         TABLE,
     )
+
+
+def _describe_progress() -> nw.Expr:
+    """How far an open run has come: in cycles of its profiler, else in periods of its log."""
+    cycles, periods = nw.col("cycles_count"), nw.col("found_periods_count")
+    told = nw.when(cycles > 0).then(_count_words(cycles, "cycle")).otherwise(_count_words(periods, "logged period"))
+    return nw.when(nw.col("is_open")).then(nw.concat_str(nw.lit("so far, "), told))
+
+
+def _count_words(count: nw.Expr, noun: str) -> nw.Expr:
+    plural = nw.when(count == 1).then(nw.lit(f" {noun}")).otherwise(nw.lit(f" {noun}s"))
+    return nw.concat_str(count.cast(nw.Int64).cast(nw.String), plural)
 
 
 def _add_workload(found: Frame) -> Frame:

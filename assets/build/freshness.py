@@ -101,7 +101,7 @@ def mark_landing(zone: LandingZone, run_id: str, keys: AttestationKeys | None = 
     from lake.attestation_keys import NO_KEYS
 
     listing = [(entry.name, entry.problem or entry.etag) for entry in zone.files(run_id)]
-    return land.mark_landing(zone.manifest_etag(run_id), listing, keys or NO_KEYS)
+    return land.mark_landing(zone.manifest_etag(run_id), listing, keys or NO_KEYS, is_open=zone.is_open(run_id))
 
 
 def digest_code(table: Table) -> str:

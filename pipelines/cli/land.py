@@ -14,6 +14,7 @@ from bronze.manifest import REGIMES, Manifest, claim_from_text, parse
 from lake.errors import EvidenceRejected, nearest
 from lake.identity import MANIFEST, is_slug, slug
 from lake.locations import report_unreachable
+from lake.open_runs import add_files, open_run
 from lake.regular_files import Tree, open_named
 from silver.cc_evidence import infer_regime
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from bronze.land import Peek
     from bronze.limits import Limits
     from lake.landing_zone import LandingZone
+    from lake.open_runs import Added
     from lake.regular_files import SourceFile
     from lake.store import Lake
 
@@ -51,13 +53,14 @@ def land_files(
     *,
     run_id: str | None,
     given: Mapping[str, str],
+    is_open: bool = False,
 ) -> Landed:
     """Put files into the landing zone as one run; what is typed wins over its `run.toml`, which wins over its files."""
     # Directories stay open until all is copied: one that is swapped meanwhile is not the one that was looked at.
     with ExitStack() as held:
         files = _name_files(paths, held)
         own = files.pop(MANIFEST, None)
-        if not files:
+        if not files and not (is_open and run_id):
             raise EvidenceRejected(
                 f"no file to land in {', '.join(map(str, paths))}", "name files, or a directory of files"
             )
@@ -66,12 +69,27 @@ def land_files(
         typed = {key: claim_from_text(key, value) for key, value in given.items()}
         peeks = {key: _peek(key, file, limits) for key, file in files.items()}
         claims = {**_merge_envelopes(peeks.values()), **recorded.claims, **typed}
-        notes = [] if any(one.format for one in peeks.values()) else [_NOTHING_READ]
+        notes = [] if any(one.format for one in peeks.values()) or not files else [_NOTHING_READ]
         notes += _add_regime(claims, peeks)
         text = Manifest(claims, recorded.extra).to_toml()
         manifest = parse(text.encode(), f"the manifest of {name}")
-        zone.land(name, files, text)
+        if is_open:
+            open_run(zone, name, files, text)
+        else:
+            zone.land(name, files, text)
         return Landed(name, manifest, len(files), tuple(notes))
+
+
+def append_files(zone: LandingZone, run_id: str, paths: Sequence[Path]) -> Added:
+    """Add files to an open run; its manifest stays as it is."""
+    with ExitStack() as held:
+        files = _name_files(paths, held)
+        if files.pop(MANIFEST, None) is not None:
+            raise EvidenceRejected(
+                f"{MANIFEST} is among the files, and run {run_id} has one already",
+                "leave it out; what the run claims is changed in its own directory",
+            )
+        return add_files(zone, slug(run_id), files)
 
 
 def _read_manifest(own: SourceFile) -> Manifest:

@@ -17,10 +17,12 @@ from pipelines.cli.forget_command import forget
 from pipelines.cli.gate_commands import baseline, gate
 from pipelines.cli.history_command import history
 from pipelines.cli.key_commands import keys
+from pipelines.cli.land_commands import close, land
 from pipelines.cli.lineage_commands import anchor, evidence, signing
 from pipelines.cli.plan_command import plan
 from pipelines.cli.run_commands import demo, run
 from pipelines.cli.verify_command import verify
+from pipelines.cli.watch_command import watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +91,9 @@ def main(ctx: click.Context) -> None:
     ctx.obj = ctx.obj or settings()
 
 
+main.add_command(land)
+main.add_command(close)
+main.add_command(watch)
 main.add_command(run)
 main.add_command(demo)
 main.add_command(keys)
@@ -105,37 +110,6 @@ main.add_command(gate)
 main.add_command(baseline)
 main.add_command(plan)
 main.add_command(history)
-
-
-@main.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--run-id", metavar="ID", help="Name of the run; else taken from the files' names.")
-@click.option("--regime", metavar="R", help="How links are secured: cc_off, hopper_spt_cc, sw_per_hop_aesgcm, …")
-@click.option("--baseline", metavar="ID", help="The baseline without a TEE.")
-@click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="Any field of run.toml (docs/manifest.md).")
-@click.pass_obj
-def land(
-    chosen: Settings,
-    paths: tuple[Path, ...],
-    run_id: str | None,
-    regime: str | None,
-    baseline: str | None,
-    given: tuple[str, ...],
-) -> None:
-    """Put the files of one run (or a directory of them) into the landing zone."""
-    from lake.landing_zone import LandingZone
-    from pipelines.cli import land
-
-    fields = dict(_pair(text) for text in given)
-    fields |= {name: value for name, value in (("regime", regime), ("baseline", baseline)) if value}
-    zone = LandingZone(chosen.landing)
-    landed = land.land_files(zone, paths, chosen.limits, run_id=run_id, given=fields)
-    session.print_lines(f"landed {landed.run_id}: {landed.files} files in {chosen.landing}")
-    for key, value in landed.manifest.claims.items():
-        session.print_lines(f"  {key} = {value}")
-    for note in (*landed.notes, *land.warn_of_unknown(session.open_lake(chosen), zone, landed)):
-        session.print_lines(f"note: {note}", err=True)
-    session.print_lines("next: teetotal run")
 
 
 @main.command()
@@ -330,10 +304,3 @@ def ui(chosen: Settings, port: int, only: str | None) -> None:
 
     stopping.wait_for_children()
     serve(chosen, port, session.print_lines, only=only)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
-    return key, value

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from assets.build.landing_memory import list_held_back
 from assets.build.state import add_comparisons, assess_comparisons, assess_gone, assess_runs, list_left_over
 from bronze import manifest, runs, source_files, unreadable
 from gold import attested_runs, pairs
 from gold.margin import MARGIN
 from lake.attestation_keys import NO_KEYS, AttestationKeys
-from lake.errors import EvidenceRejected
+from lake.errors import EvidenceRejected, LakeError
 from lake.forgetting import list_pending
 from lake.identity import MANIFEST
 from pipelines.cli.verification import find_damages, format_damage
@@ -73,6 +74,8 @@ def collect_status(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEY
         counts = {name: f"{row[column]:,}" if row else "" for name, column in _COUNTS.items()}
         found = meant.get(run_id, {})
         counts |= {name: f"{found[column]:,}" if found else "" for name, column in _FOUND.items()}
+        if run_id in complete and zone.is_open(run_id):
+            notes += _describe_open(lake, run_id, found.get("so_far"))
         lines.append({"run": run_id, "state": state, "regime": row.get("regime") or "", **counts})
         notes += [f"{run_id}: {text}" for text in (*reasons, row.get("conflicts"), found.get("contradictions")) if text]
     for damage in damages:
@@ -90,6 +93,22 @@ def collect_status(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEY
     notes += _reasons(lake)
     notes += _rules(lake)
     return Status(lines, notes, has_faults)
+
+
+def _describe_open(lake: Lake, run_id: str, so_far: str | None) -> list[str]:
+    """That a run is open, how far it has come, and which of its files are still being written."""
+    try:
+        waiting = list_held_back(lake.read_landing_note(run_id))
+    except LakeError:  # without the keyring nobody knows; the rest of the status needs none
+        waiting = []
+    closing = f"`teetotal close {run_id}` when its last file is there"
+    return [
+        f"{run_id}: open, {so_far or 'nothing read yet'}: {closing}",
+        *(
+            f"{run_id}: {name} is not complete yet: it is read when it is, or when the run is closed"
+            for name in waiting
+        ),
+    ]
 
 
 def _reasons(lake: Lake) -> list[str]:

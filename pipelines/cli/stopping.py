@@ -22,6 +22,7 @@ _NEXT = {
     "land": "nothing was landed",
     "query": "nothing was changed",
     "show": "nothing was changed",
+    "watch": "the run goes on; the same command shows it again",
 }
 _PATIENCE_S = 1.0
 

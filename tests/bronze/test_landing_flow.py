@@ -73,12 +73,13 @@ class Slow:
     wire: Wire
     latency_s: float = 0.2
     problem: str | None = None
+    etag: str = ""
 
     @property
     def size_bytes(self) -> int:
         return len(self.data)
 
-    async def fetch(self) -> Arrived:
+    async def fetch(self, *, is_copied: bool = False) -> Arrived:  # noqa: ARG002
         begun = time.monotonic()
         self.wire.now += len(self.data)
         self.wire.most = max(self.wire.most, self.wire.now)

@@ -20,6 +20,7 @@ from bronze import manifest
 from collector.device import cc_mode_of
 from collector.errors import CollectorError, RecordingRefused
 from collector.landing import Landing
+from collector.live import LiveLanding
 from collector.manifest import to_toml
 from collector.node import identify
 from collector.plan import plan_configurations, settings_of
@@ -65,7 +66,7 @@ def finished_loops(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Looped
     """Loops that end in every way, all at once: most of their time is the import of torch."""
     settings = {**os.environ, "PYTHONPATH": str(ROOT)}
     started = {}
-    for ending in ("well", *MIDDLES):
+    for ending in ("well", "live", "live raise", *MIDDLES):
         landing = tmp_path_factory.mktemp(ending)
         words = [sys.executable, "-m", "tests.support.training_loops", str(landing), ending]
         process = subprocess.Popen(
@@ -141,6 +142,58 @@ def test_a_loop_that_ends_in_the_middle_lands_nothing_and_says_why(
     assert MIDDLES[ending] in done.said
     # Only who is killed cannot clean up; what is left bears a name that is no run's.
     assert (list(done.landing.iterdir()) == []) == (ending != "kill")
+
+
+def test_a_live_recording_is_open_from_its_start_shows_each_cycle_and_closes_itself(
+    finished_loops: dict[str, Looped],
+) -> None:
+    done = finished_loops["live"]
+    assert done.status == 0, done.said
+    seen = dict(line.split(": ", 1) for line in done.said.splitlines() if line[:1].isdigit())
+    assert seen["0"].split() == [".open", "run.toml"]
+    assert seen["7"].split() == [".open", "run-1-c0-r0.json.gz", "run.toml", "steps-r0.csv"]
+    assert seen["13"].split() == [".open", "run-1-c0-r0.json.gz", "run-1-c1-r0.json.gz", "run.toml", "steps-r0.csv"]
+    folder = done.landing / "run-1"
+    assert list(done.landing.iterdir()) == [folder]
+    names = {"run.toml", "run-1-c0-r0.json.gz", "run-1-c1-r0.json.gz", "steps-r0.csv"}
+    assert {path.name for path in folder.iterdir()} == names
+    said = manifest.parse((folder / "run.toml").read_bytes(), "run.toml")
+    assert float(said.claims["recording_slowdown_ratio"]) > 0
+    rows = list(csv.DictReader((folder / "steps-r0.csv").read_text("utf-8").splitlines()))
+    cycle = ["bare", "bare", "settling", "recorded", "recorded", "recorded"]
+    assert [row["phase"] for row in rows] == ["warmup", *cycle, *cycle, "after"]
+    steps = []
+    for name in ("run-1-c0-r0.json.gz", "run-1-c1-r0.json.gz"):
+        with gzip.open(folder / name) as file:
+            events = json.load(file)["traceEvents"]
+        steps.append([event["name"] for event in events if event["name"].startswith("ProfilerStep#")])
+    assert steps == [[f"ProfilerStep#{step}" for step in some] for some in ((4, 5, 6), (10, 11, 12))]
+
+
+def test_a_live_recording_whose_loop_fails_is_closed_with_what_had_come(finished_loops: dict[str, Looped]) -> None:
+    done = finished_loops["live raise"]
+    assert "the loop broke" in done.said
+    folder = done.landing / "run-1"
+    assert list(done.landing.iterdir()) == [folder]
+    assert {path.name for path in folder.iterdir()} == {"run.toml", "run-1-c0-r0.json.gz", "steps-r0.csv"}
+
+
+def test_a_rank_that_joins_late_adds_to_the_run_that_rank_0_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MASTER_PORT", "29998")
+    first = LiveLanding(tmp_path, "run-1", 0, 2, timeout_s=2)
+    first.open(lambda: "schema = 1\n")
+    late = LiveLanding(tmp_path, "run-1", 1, 2, timeout_s=2)
+    (late.folder / "1.csv").write_text("x", "utf-8")
+    late.publish(late.folder / "1.csv")
+    assert {path.name for path in (tmp_path / "run-1").iterdir()} == {".open", "run.toml", "1.csv"}
+    late.finish(None)
+    first.finish('schema = 1\nmodel = "m"\n')
+    assert {path.name for path in (tmp_path / "run-1").iterdir()} == {"run.toml", "1.csv"}
+    assert "model" in (tmp_path / "run-1" / "run.toml").read_text("utf-8")
+    with pytest.raises(RecordingRefused, match="is there already"):
+        LiveLanding(tmp_path, "run-1", 0, 2, timeout_s=2)
 
 
 # -- ranks that share a directory ---------------------------------------------------------------------------------

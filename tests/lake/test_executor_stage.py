@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 import obstore
@@ -8,13 +9,17 @@ import pytest
 
 from assets.build.bronze import materialise
 from assets.build.catalogue import TABLES
+from bronze import runs
 from bronze.limits import Limits
-from lake.errors import SourceUnavailable
+from lake.errors import EvidenceRejected, SourceUnavailable
 from lake.executors import Executors, Site
+from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.locations import Location
+from lake.open_runs import add_files, close_run, open_run
+from lake.regular_files import open_named
 from lake.store import Lake
-from tests.support.sample_tables import CELLS, FIRST, READINGS, digests, readings
+from tests.support.sample_tables import CELLS, FIRST, READINGS, digests, readings, trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
 
 BRONZE = [table for table in TABLES.values() if table.tier == "bronze"]
 RUN = "run-1"
+MANIFEST = 'regime = "cc_off"\n'
 
 
 class Beside:
@@ -99,3 +105,41 @@ def test_an_executor_stage_of_a_stage_that_has_ended_says_so_as_something_to_try
         spool = str(stage.spool)
     with pytest.raises(SourceUnavailable, match="from an executor"), lake.executor_stage(CELLS, RUN, spool):
         pytest.fail("it opened")
+
+
+def test_an_open_run_in_a_store_is_read_once_and_closed_it_is_what_a_complete_landing_is(
+    remote_lake: Lake, remote_zone: LandingZone, tmp_path: Path
+) -> None:
+    keyring = KeyringFile(tmp_path / "keyring.json", is_made_on_first_use=True)
+    lake = Lake(remote_lake.place, keyring)
+    beside = Beside(Site(lake, remote_zone))
+    ways = {"c.json": cast("Executors", beside), "a.json": None, "b.json": cast("Executors", beside)}
+    # They do not say their rank: it is given when all are there, so that data files get other names on the way.
+    files = {}
+    for name, seed in (("c.json", 0), ("a.json", 1), ("b.json", 2)):
+        (tmp_path / name).write_bytes(trace(None, 20, seed=seed))
+        files[name] = open_named(tmp_path / name)
+    remote_zone.land("whole", files, MANIFEST)
+    materialise(lake, remote_zone, "whole", Limits())
+    open_run(remote_zone, RUN, {}, MANIFEST)
+    read: list[str] = []
+    for name, file in files.items():
+        added = add_files(remote_zone, RUN, {name: file})
+        assert (added.new, added.replaced) == ((name,), ())
+        materialise(
+            lake,
+            remote_zone,
+            RUN,
+            Limits(),
+            lambda name, _bytes, _rows: read.append(name),
+            executors=ways[name],
+        )
+        assert lake.scan(runs.TABLE, [RUN]).collect()["is_open"].to_list() == [True]
+    close_run(remote_zone, RUN)
+    materialise(lake, remote_zone, RUN, Limits(), lambda name, _bytes, _rows: read.append(name))
+    assert [name for name, _ in groupby(read)] == list(files)
+    assert beside.count == 2
+    assert digests(lake, RUN, BRONZE) == digests(lake, "whole", BRONZE)
+    assert not [key for key in keys(lake) if key.endswith(".note")]
+    with pytest.raises(EvidenceRejected, match="is not open"):
+        add_files(remote_zone, RUN, files)

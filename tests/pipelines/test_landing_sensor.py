@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import dagster as dg
 import pytest
 
-from lake.identity import MANIFEST
+from lake.identity import MANIFEST, OPEN
 from pipelines.landing_sensor import build_landing_sensor
 from pipelines.partitions import list_known
 from tests.support.build_runs import build_runs, record_passed
@@ -133,3 +134,19 @@ def test_what_a_command_has_made_already_is_a_partition_but_no_launch(deployment
     assert ticking.tick() == []
     assert list_known(deployment.records) == ["off", "tee"]
     assert ticking.tick() == []
+
+
+def test_an_open_run_waits_for_the_launch_before_its_own(ticking: Ticking, deployment: Deployment) -> None:
+    run = deployment.land("grows")
+    (run / OPEN).touch()
+    assert ticking.tick() == [("grows", "grows")]
+    (run / "more.json").write_bytes(trace(120))
+    launched = dg.DagsterRun(job_name="ingest", run_id=str(uuid4()), status=dg.DagsterRunStatus.STARTED)
+    deployment.records.add_run(launched)
+    assert ticking.tick() == []
+    assert ticking.tick() == []
+    deployment.records.delete_run(launched.run_id)
+    assert ticking.tick() == [("grows", "grows")]
+    assert ticking.tick() == []
+    (run / OPEN).unlink()
+    assert ticking.tick() == [("grows", "grows")]
