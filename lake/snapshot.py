@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lake.locations import Location
+    from lake.log_marks import LogMarks
     from lake.tables import Table
 
 
@@ -41,6 +42,8 @@ class Snapshot:
     table: Table
     _handle: DeltaTable | None
     _root: Location
+    # What the table's partitions were made from; none where the table is not there.
+    _log: LogMarks | None = None
     # For a full rebuild: nothing counts as made.
     _is_rebuilt: bool = False
     # The columns that another version wrote otherwise: such a table has no rows that this version can read.
@@ -52,16 +55,14 @@ class Snapshot:
 
     def has_seen(self, run_id: str, seen: str) -> bool:
         """Whether a run's partition was made when the landing directory bore exactly this mark."""
-        if self._handle is None or self._handle.transaction_version(seen_id(run_id)) != mark_of(seen):
+        if self._log is None or self._log.find(seen_id(run_id)) != mark_of(seen):
             return False
         return not self.damages(run_id)
 
     @property
     def run_ids(self) -> list[str]:
         """The runs, or whatever else names a partition, that have rows in the table."""
-        if self._handle is None:
-            return []
-        return sorted({values[self.table.partition_key] for values in self._handle.partitions()})
+        return sorted(self._paths)
 
     def content_sha256(self, run_id: str) -> str:
         """The content digest of a run's partition; that of no rows where it has none."""
@@ -99,10 +100,10 @@ class Snapshot:
 
         None where it was never made, or where a file of it is missing or truncated: it has to be made again.
         """
-        # A snapshot never changes, and Delta takes a fraction of a millisecond to look one up.
+        # A snapshot never changes, and which files are there is asked once.
         if run_id not in self._marks:
-            handle = None if self.damages(run_id) else self._handle
-            self._marks[run_id] = None if handle is None else handle.transaction_version(run_id)
+            log = None if self.damages(run_id) else self._log
+            self._marks[run_id] = None if log is None else log.find(run_id)
         return self._marks[run_id]
 
     @cached_property
@@ -111,7 +112,7 @@ class Snapshot:
 
     def has_bytes(self, run_id: str, digests: Mapping[str, str]) -> bool | None:
         """Whether these are the bytes of a run's data files as they were written; none where nobody wrote that down."""
-        mark = None if self._handle is None else self._handle.transaction_version(bytes_id(run_id))
+        mark = None if self._log is None else self._log.find(bytes_id(run_id))
         return None if mark is None else mark == bytes_mark(digests)
 
     def damages(self, run_id: str) -> dict[str, str]:

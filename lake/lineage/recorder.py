@@ -6,18 +6,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import polars as pl
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from lake.digest import combine
 from lake.lineage.delta_entries import read_entries, touches
 from lake.lineage.envelope import STATEMENT, sign_payload
 from lake.lineage.log import StatementLog
 from lake.lineage.statements import ROWS, Build, Material, name_partition, write_inventory, write_statement
+from lake.log_marks import LogMarks
+from lake.open_tables import OpenTables, open_table
 from lake.snapshot import format_label, mark_of, stated_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from deltalake import DeltaTable
 
     from lake.durability import Disk
     from lake.lineage.keys import SigningKeys
@@ -49,6 +51,7 @@ class Lineage:
     # Said in every statement: the engine.
     notes: Mapping[str, str] = field(default_factory=dict)
     _known: dict[tuple[str, str], _Known] = field(default_factory=dict, repr=False)
+    _tables: OpenTables = field(default_factory=OpenTables, repr=False)
     # The oldest version of each table that was committed and is not in the log yet.
     _touched: dict[str, int] = field(default_factory=dict, repr=False)
 
@@ -134,19 +137,17 @@ class Lineage:
             handle = self._open(table)
             if handle is None:
                 continue
+            marks = LogMarks(self.place.child(*table.split(".")), handle)
             for partition, rows in _digest_partitions(handle).items():
-                if handle.transaction_version(stated_id(partition)) != mark_of(rows):
+                if marks.find(stated_id(partition)) != mark_of(rows):
                     found[name_partition(table, partition)] = rows
         if not found or self.keys.signer is None:
             return []
         return [sign_payload(STATEMENT, write_inventory(found), self.keys.signer).encode()]
 
     def _open(self, table: str) -> DeltaTable | None:
-        try:
-            uri = f"{self.place}/{table.replace('.', '/')}"
-            return DeltaTable(uri, storage_options=dict(self.place.options) or None)
-        except TableNotFoundError:
-            return None
+        root = self.place.child(*table.split("."))
+        return open_table(root) if self.place.is_local else self._tables.read(root)
 
 
 def _digest_partitions(handle: DeltaTable) -> dict[str, str]:
