@@ -9,14 +9,14 @@ from __future__ import annotations
 import io
 import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from obstore.exceptions import NotFoundError
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
     from lake.locations import Location
 
 # A store answers many requests in the time of one.
@@ -26,17 +26,26 @@ _FEW = 8
 
 
 class LogMarks:
-    """The marks of one table at the version at which it was opened."""
+    """The marks of one table at one version."""
 
-    def __init__(self, root: Location, handle: DeltaTable, basis: tuple[int, dict[str, int]] | None = None) -> None:
-        """`basis` are an earlier version of the same log and its marks: only later entries are read then."""
+    def __init__(
+        self,
+        root: Location,
+        version: int,
+        basis: tuple[int, dict[str, int]] | None = None,
+        handle: DeltaTable | None = None,
+    ) -> None:
+        """`basis` are an earlier version of the same log and its marks: only later entries are read then.
+
+        `handle` is the table, open at this version, where it stays so.
+        """
         self._root = root
-        self._handle = handle
+        self._given = handle
         self._basis = basis
         self._asked = 0
         self._found: dict[str, int] | None = None
         self._is_unreadable = False
-        self.version = handle.version()
+        self.version = version
 
     def find(self, app_id: str) -> int | None:
         """The mark of an application id; none where it has none, or where its run was forgotten."""
@@ -49,6 +58,12 @@ class LogMarks:
             return self._found.get(app_id)
         # A log that was written by another program, or is being tidied at this moment: Delta knows its way.
         return self._handle.transaction_version(app_id)
+
+    @cached_property
+    def _handle(self) -> DeltaTable:
+        if self._given is not None:
+            return self._given
+        return DeltaTable(str(self._root), version=self.version, storage_options=dict(self._root.options) or None)
 
     @property
     def basis(self) -> tuple[int, dict[str, int]] | None:

@@ -18,7 +18,7 @@ from lake.keyring_guard import KeyringGuard
 from lake.locations import report_unreachable
 from lake.log_marks import LogMarks
 from lake.log_recovery import mark_log, set_aside_cut_entries
-from lake.open_tables import OpenTables, open_table
+from lake.open_tables import FixedTable, open_table, share_tables
 from lake.sealing import TOKEN, unseal
 from lake.snapshot import Snapshot, list_data_files
 from lake.tables import Kind
@@ -60,7 +60,7 @@ class LakeReader:
         # Tables as they were opened last, with the mark of their log then; shared with copies of this reader.
         self._opened: dict[str, tuple[DeltaTable, object]] = {}
         # The same of an object store.
-        self._tables = OpenTables()
+        self._tables = share_tables(place)
         # Signs what is written; none where nobody does.
         self._lineage = lineage
 
@@ -128,7 +128,8 @@ class LakeReader:
         self, table: Table, run_id: str, columns: Sequence[str], **values: int | str
     ) -> Iterator[pa.RecordBatch]:
         """The rows of some inner partitions, file by file and a batch at a time: nothing is read ahead."""
-        handle = self._require_declared(table, self._find_current(table))
+        handle = self._find_current(table)
+        self._require_declared(table, handle)
         stored = [name for name in table.file_schema.names if name in columns]
         schema = table.arrow_schema_of(columns)
         for path, (_, parted) in sorted(
@@ -223,15 +224,16 @@ class LakeReader:
 
     def _open(self, table: Table) -> DeltaTable | None:
         """The table as it is declared, for one writer; none where it is not there, an error where it is outdated."""
-        return self._require_declared(table, self._find_handle(table))
+        handle = self._find_handle(table)
+        self._require_declared(table, handle)
+        return handle
 
-    def _require_declared(self, table: Table, handle: DeltaTable | None) -> DeltaTable | None:
+    def _require_declared(self, table: Table, handle: DeltaTable | FixedTable | None) -> None:
         outdated = () if handle is None else find_outdated(table, handle)
         if outdated:
             raise describe_outdated(table, outdated, self.place)
-        return handle
 
-    def _find_current(self, table: Table) -> DeltaTable | None:
+    def _find_current(self, table: Table) -> DeltaTable | FixedTable | None:
         """The table as it is now, for readers alone: a local one is opened again only where its log has changed."""
         if not self.place.is_local:
             with report_unreachable(f"{self.uri(table)} did not answer"):
@@ -246,9 +248,12 @@ class LakeReader:
             self._opened[table.full_name] = (handle, mark_log(log, handle.version()))
         return handle
 
-    def _find_marks(self, table: Table, handle: DeltaTable) -> LogMarks:
-        root = self.root(table)
-        return LogMarks(root, handle) if self.place.is_local else self._tables.find_marks(root, handle)
+    def _find_marks(self, table: Table, handle: DeltaTable | FixedTable) -> LogMarks:
+        if isinstance(handle, FixedTable):
+            return handle.marks
+        if self.place.is_local:
+            return LogMarks(self.root(table), handle.version(), handle=handle)
+        return self._tables.fix(self.root(table), handle).marks
 
     def _find_handle(self, table: Table) -> DeltaTable | None:
         with report_unreachable(f"{self.uri(table)} did not answer"):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from lake.locations import Location
     from lake.log_marks import LogMarks
+    from lake.open_tables import FixedTable
     from lake.tables import Table
 
 
@@ -40,7 +41,7 @@ class Snapshot:
     """One table at one version."""
 
     table: Table
-    _handle: DeltaTable | None
+    _handle: DeltaTable | FixedTable | None
     _root: Location
     # What the table's partitions were made from; none where the table is not there.
     _log: LogMarks | None = None
@@ -184,7 +185,7 @@ def mark_of(made_from: str) -> int:
 
 
 def list_data_files(
-    handle: DeltaTable, table: Table, run_ids: Iterable[str] | None
+    handle: DeltaTable | FixedTable, table: Table, run_ids: Iterable[str] | None
 ) -> dict[str, tuple[int, dict[str, str | None]]]:
     """The data files that make up some runs, or the whole table: path to size and partition values."""
     actions = _actions(handle)
@@ -199,7 +200,7 @@ def list_data_files(
     }
 
 
-def _actions(handle: DeltaTable) -> pl.DataFrame:
+def _actions(handle: DeltaTable | FixedTable) -> pl.DataFrame:
     """The files of a table; not by pyarrow, which imports pandas whenever a Python value meets it."""
     return pl.DataFrame(handle.get_add_actions(flatten=True))
 
@@ -208,7 +209,7 @@ def _partition_column(table: Table) -> str:
     return f"partition.{table.partition_key}"
 
 
-def rows_count(handle: DeltaTable, table: Table, run_id: str) -> int:
+def rows_count(handle: DeltaTable | FixedTable, table: Table, run_id: str) -> int:
     """How many rows a run's partition holds, from the log alone."""
     actions = _actions(handle).filter(pl.col(_partition_column(table)) == run_id)
     return int(actions["num_records"].sum())

@@ -13,7 +13,7 @@ from lake.lineage.envelope import STATEMENT, sign_payload
 from lake.lineage.log import StatementLog
 from lake.lineage.statements import ROWS, Build, Material, name_partition, write_inventory, write_statement
 from lake.log_marks import LogMarks
-from lake.open_tables import OpenTables, open_table
+from lake.open_tables import open_table, share_tables
 from lake.snapshot import format_label, mark_of, stated_id
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lake.lineage.keys import SigningKeys
     from lake.lineage.log import LogState
     from lake.locations import Location
+    from lake.open_tables import FixedTable
     from lake.tables import Table
 
 
@@ -51,7 +52,6 @@ class Lineage:
     # Said in every statement: the engine.
     notes: Mapping[str, str] = field(default_factory=dict)
     _known: dict[tuple[str, str], _Known] = field(default_factory=dict, repr=False)
-    _tables: OpenTables = field(default_factory=OpenTables, repr=False)
     # The oldest version of each table that was committed and is not in the log yet.
     _touched: dict[str, int] = field(default_factory=dict, repr=False)
 
@@ -137,7 +137,7 @@ class Lineage:
             handle = self._open(table)
             if handle is None:
                 continue
-            marks = LogMarks(self.place.child(*table.split(".")), handle)
+            marks = LogMarks(self.place.child(*table.split(".")), handle.version())
             for partition, rows in _digest_partitions(handle).items():
                 if marks.find(stated_id(partition)) != mark_of(rows):
                     found[name_partition(table, partition)] = rows
@@ -145,12 +145,12 @@ class Lineage:
             return []
         return [sign_payload(STATEMENT, write_inventory(found), self.keys.signer).encode()]
 
-    def _open(self, table: str) -> DeltaTable | None:
+    def _open(self, table: str) -> DeltaTable | FixedTable | None:
         root = self.place.child(*table.split("."))
-        return open_table(root) if self.place.is_local else self._tables.read(root)
+        return open_table(root) if self.place.is_local else share_tables(self.place).read(root)
 
 
-def _digest_partitions(handle: DeltaTable) -> dict[str, str]:
+def _digest_partitions(handle: DeltaTable | FixedTable) -> dict[str, str]:
     """The content digest of every partition of a table."""
     column = f"partition.{handle.metadata().partition_columns[0]}"
     actions = pl.DataFrame(handle.get_add_actions(flatten=True)).group_by(column).agg("path")

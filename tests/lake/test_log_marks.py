@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from lake.forgetting import drop_runs, purge_history
 from lake.locations import Location
@@ -28,7 +28,7 @@ def make_table(root: Path) -> DeltaTable:
 
 def mark(handle: DeltaTable, app: str, version: int) -> None:
     handle.create_write_transaction(
-        list[AddAction](),
+        list[AddAction | RemoveAction](),
         "append",
         handle.schema(),
         ["run_id"],
@@ -55,7 +55,7 @@ def test_all_marks_at_once_are_those_that_delta_gives_one_by_one(tmp_path: Path,
             handle.create_checkpoint()
         if chance.random() < 0.2:
             fresh = DeltaTable(str(tmp_path / "table"))
-            marks = LogMarks(root, fresh, basis)
+            marks = LogMarks(root, fresh.version(), basis)
             assert read_all(marks) == {app: fresh.transaction_version(app) for app in APPS}
             basis = chance.choice([None, marks.basis])
 
@@ -66,7 +66,7 @@ def test_a_checkpoint_of_a_later_version_is_not_looked_at(tmp_path: Path) -> Non
     earlier = DeltaTable(str(tmp_path / "table"))
     mark(handle, APPS[0], 2)
     handle.create_checkpoint()
-    assert read_all(LogMarks(Location.of(tmp_path / "table"), earlier))[APPS[0]] == 1
+    assert read_all(LogMarks(Location.of(tmp_path / "table"), earlier.version()))[APPS[0]] == 1
 
 
 def test_the_marks_of_a_forgotten_run_are_none(lake: Lake) -> None:
@@ -75,7 +75,7 @@ def test_the_marks_of_a_forgotten_run_are_none(lake: Lake) -> None:
     drop_runs(lake.place, READINGS.full_name, ["gone"])
     root = lake.root(READINGS)
     for _ in range(2):
-        marks = LogMarks(root, DeltaTable(str(root)))
+        marks = LogMarks(root, DeltaTable(str(root)).version())
         read_all(marks)
         assert (marks.find("gone"), marks.find("gone@bytes")) == (None, None)
         assert marks.find("kept") is not None
@@ -84,9 +84,9 @@ def test_the_marks_of_a_forgotten_run_are_none(lake: Lake) -> None:
 
 def test_a_remote_table_is_opened_again_only_where_its_log_has_changed(remote_lake: Lake) -> None:
     remote_lake.replace(READINGS, "a", readings("a"), FIRST)
-    reader = type(remote_lake)(remote_lake.place)
+    reader = type(remote_lake)(remote_lake.place)  # another one of the same process
     first = reader.snapshot(READINGS)
-    assert reader.snapshot(READINGS)._handle is first._handle  # noqa: SLF001 - the same one, not an equal one
+    assert reader.snapshot(READINGS)._handle is first._handle
     remote_lake.replace(READINGS, "a", readings("a", [9.0]), SECOND)
     later = reader.snapshot(READINGS)
     assert (later.version, later.is_made_from("a", SECOND)) == ((first.version or 0) + 1, True)
