@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError
 
 from lake import commits
 from lake.contract import matches, partitions, require_declared
+from lake.cut_off import repeat_cut_off
 from lake.datafiles import compare_sizes
 from lake.digest import combine
 from lake.errors import SourceUnavailable
@@ -153,13 +154,13 @@ class Lake(LakeReader):
         if handle is None:
             return []
         with report_unreachable(f"{self.uri(table)} could not be tidied"):
-            handle.create_checkpoint()
+            repeat_cut_off(handle.create_checkpoint)
             if self._disk is not None:
                 self._disk.sync_log(self.log(table), handle.version() - 1, handle.version())
                 remove_leftovers(self.log(table))
-            handle.cleanup_metadata()
+            repeat_cut_off(handle.cleanup_metadata)
             # full: also what a killed writer left, which no version ever held.
-            return sorted(handle.vacuum(retention_hours, dry_run=False, full=True))
+            return sorted(repeat_cut_off(partial(handle.vacuum, retention_hours, dry_run=False, full=True)))
 
     def replace_outdated(self, table: Table) -> tuple[str, ...]:
         """Empty a table that another version wrote with other columns; gives those columns.
@@ -284,7 +285,8 @@ class Lake(LakeReader):
                 table, EVERY, combine([]), {}, (), note="emptied: written by another version"
             )
         with report_unreachable(f"{self.uri(table)} could not be made"), suppress(*ignored):
-            made = DeltaTable.create(
+            make = partial(
+                DeltaTable.create,
                 self.uri(table),
                 schema=table.arrow_schema,
                 mode=mode,
@@ -297,6 +299,7 @@ class Lake(LakeReader):
                 if statement is None
                 else CommitProperties(custom_metadata={"teetotal.statement": statement}),
             )
+            made = repeat_cut_off(make)
             if self._disk is not None:
                 self._disk.sync_log(self.log(table), made.version() - 1, made.version())
 
