@@ -14,12 +14,13 @@ from benchmarks.inputs import land_trace, read_trace, trace
 from benchmarks.limits import beside_the_limit
 from benchmarks.measuring import CACHE, Cost, format_spread, machine, median, table, tiers
 from benchmarks.peers import compare_peers
+from benchmarks.requests import count_requests
 from benchmarks.starting import time_starts
 
 if TYPE_CHECKING:
     from benchmarks.inputs import Trace
 
-PARTS = ("tiers", "peers", "limits", "events", "exports", "files", "lake", "start")
+PARTS = ("tiers", "peers", "limits", "events", "exports", "files", "lake", "start", "store")
 _MILLION = 1_000_000
 
 
@@ -53,6 +54,7 @@ def main() -> None:
         "files": lambda: with_files(chosen.ranks),
         "lake": lambda: with_lake(chosen.runs),
         "start": lambda: time_starts(chosen.repeats),
+        "store": count_requests,
     }
     print(f"{machine()}; python -m benchmarks {' '.join(sys.argv[1:])}".rstrip())
     for part in chosen.parts or ("tiers", "peers", "limits", "start"):

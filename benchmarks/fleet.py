@@ -43,12 +43,13 @@ def main(folder: str, *counts: str) -> None:
     for count in map(int, counts):
         clone(root, there, count)
         there = count
-        walls = [f"{run_command(root, *words):.1f}" for words in _COMMANDS.values()]
+        costs = [run_command(root, *words) for words in _COMMANDS.values()]
         land(root, f"one-more-{count}")
-        walls.append(f"{run_command(root, 'run', f'one-more-{count}'):.1f}")
-        rows.append([f"{count:,}", *walls])
+        costs.append(run_command(root, "run", f"one-more-{count}"))
+        rows.append([f"{count:,}", *costs])
         print(rows[-1], flush=True)
-    print(format_table(("runs in the lake", *(f"{name}: wall s" for name in _COMMANDS), "one more: wall s"), rows))
+    print("\nWall and CPU seconds:\n")
+    print(format_table(("runs in the lake", *_COMMANDS, "one more run"), rows))
 
 
 def land(root: Path, run_id: str) -> None:
@@ -60,12 +61,14 @@ def land(root: Path, run_id: str) -> None:
     (directory / "run.toml").write_text('regime = "cc_off"\n')
 
 
-def run_command(root: Path, *words: str) -> float:
-    """The seconds that a command takes, its start included."""
+def run_command(root: Path, *words: str) -> str:
+    """The seconds that a command takes, its start included, by the clock and of processors."""
     places = ("--lake", str(root / "lake"), "--landing", str(root / "landing"))
-    start = time.perf_counter()
+    start, before = time.perf_counter(), os.times()
     subprocess.run([sys.executable, "-m", "teetotal", *places, *words], cwd=root, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - start
+    wall, after = time.perf_counter() - start, os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return f"{wall:.1f} / {cpu:.1f}"
 
 
 def clone(root: Path, first: int, last: int) -> None:

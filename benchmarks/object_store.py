@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import random
 import re
 import socket
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
+from benchmarks.measuring import ROOT
 from benchmarks.standalone import free_port
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ _INTERNAL = b"<Error><Code>InternalError</Code><Message>We encountered an intern
 # What may happen to a request: refused, or cut off before the store or after it has done what was asked.
 FAULTS = ("slow down", "internal error", "reset", "reset after")
 _REFUSED = {"slow down": (503, _SLOW_DOWN), "internal error": (500, _INTERNAL)}
+_INJECTED = "/-/injected"
 _HOP_BY_HOP = {"content-length", "transfer-encoding", "connection", "server", "date"}
 
 
@@ -139,6 +142,25 @@ class StoreProxy(ThreadingHTTPServer):
         """Say nothing of clients that went away."""
 
 
+@contextmanager
+def serve_proxy(beyond: int, seed: int, fails: float) -> Iterator[int]:
+    """The same in a process of its own, for a client that keeps Python's lock while it waits; gives its port."""
+    command = [sys.executable, "-m", "benchmarks.object_store", str(beyond), str(seed), str(fails)]
+    server = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE)
+    try:
+        yield int(server.stdout.readline() if server.stdout is not None else "")
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def read_injected(port: int) -> dict[str, int]:
+    """The faults that such a proxy has had requests meet."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{_INJECTED}", timeout=30) as answer:
+        found: dict[str, int] = json.load(answer)
+        return found
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     # An answer goes out as one packet; in pieces it would wait 40 ms for each to be acknowledged.
@@ -149,6 +171,9 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_any(self) -> None:
         """Pass a request on, or have it fail."""
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.path == _INJECTED:
+            self._answer(200, {}, json.dumps(self.server.injected).encode())
+            return
         refuses = self.server.refuses
         if refuses is not None and re.search(refuses, f"{self.command} {self.path}"):
             self.server.refused_count += 1
@@ -212,3 +237,10 @@ def _await_answer(url: str, patience_s: float = 60) -> None:
             time.sleep(0.05)
         else:
             return
+
+
+if __name__ == "__main__":
+    proxy = StoreProxy(int(sys.argv[1]), int(sys.argv[2]))
+    proxy.fails = float(sys.argv[3])
+    print(proxy.server_port, flush=True)
+    proxy.serve_forever()

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from assets.build.catalogue import TABLES
-from benchmarks.object_store import FAULTS, StoreProxy, make_bucket, serve_s3
+from benchmarks.object_store import FAULTS, make_bucket, options_for, read_injected, serve_proxy, serve_s3
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from pipelines.cli.main import main
@@ -88,7 +88,8 @@ class Sites:
 
     near: Site
     far: Site
-    proxy: StoreProxy
+    # The port of the latter.
+    proxy: int
 
 
 @pytest.fixture(scope="module")
@@ -114,12 +115,11 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
         }
         return Site(f"{place}/lake", f"{place}/landing", home, {**own, **keys, **more})
 
-    with serve_s3() as port, StoreProxy(port, SEED).serving() as proxy:
+    with serve_s3() as port, serve_proxy(port, SEED, SHARE) as proxy:
         near = make_site("near", str(root / "near"))
-        far = make_site("far", f"{make_bucket(port, 'fleet')}/site", **proxy.options)
+        far = make_site("far", f"{make_bucket(port, 'fleet')}/site", **options_for(proxy))
         for site in (near, far):
             assert site.teetotal("signing", "create").exit_code == 0
-            proxy.fails = SHARE if site is far else 0.0
             for run_id, directory in runs.items():
                 site.ask("land", str(directory), "--run-id", run_id)
             site.build()
@@ -127,7 +127,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
 
 
 def test_with_one_request_in_twenty_failing_every_table_has_the_rows_of_a_local_lake(sites: Sites) -> None:
-    assert set(sites.proxy.injected) == set(FAULTS)  # each kind has happened
+    assert set(read_injected(sites.proxy)) == set(FAULTS)  # each kind has happened
     near = sites.near.state
     assert sites.far.state == near
     assert {table.partition(".")[0] for table, _ in near} == {"bronze", "silver", "gold"}
