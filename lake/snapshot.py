@@ -67,7 +67,13 @@ class Snapshot:
 
     def content_sha256(self, run_id: str) -> str:
         """The content digest of a run's partition; that of no rows where it has none."""
-        return combine(format_label(path) for path in self._paths.get(run_id, ()))
+        if run_id not in self._digests:  # the checks of a table ask for it one by one
+            self._digests[run_id] = combine(format_label(path) for path in self._paths.get(run_id, ()))
+        return self._digests[run_id]
+
+    @cached_property
+    def _digests(self) -> dict[str, str]:
+        return {}
 
     @cached_property
     def _paths(self) -> dict[str, list[str]]:
