@@ -88,6 +88,8 @@ class StoreProxy(ThreadingHTTPServer):
         # The share of requests that fail, and in which ways.
         self.fails = 0.0
         self.faults: tuple[str, ...] = FAULTS
+        # Only requests whose method and path fit this.
+        self.only: str | None = None
         # Requests whose method and path fit this are refused for good.
         self.refuses: str | None = None
         self.refused_count = 0
@@ -179,7 +181,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.refused_count += 1
             self._answer(403, {}, b"<Error><Code>AccessDenied</Code></Error>")
             return
-        fault = self.server.draw_fault()
+        only = self.server.only
+        may_fail = only is None or re.search(only, f"{self.command} {self.path}")
+        fault = self.server.draw_fault() if may_fail else None
         if fault in _REFUSED:
             status, text = _REFUSED[fault]
             self._answer(status, {}, text)

@@ -138,6 +138,20 @@ def test_writers_on_several_machines_lose_nothing_though_requests_fail_and_one_i
     assert lake.replace(READINGS, "killed", readings("killed"), SECOND).is_changed
 
 
+@pytest.mark.parametrize("fault", ["reset", "reset after"])
+def test_a_commit_whose_answer_is_lost_is_made_once(bucket: str, options: dict[str, str], fault: str) -> None:
+    with StoreProxy(port_of(options), seed=11).serving() as proxy:
+        lake = Lake(Location.of(f"{bucket}/lake", proxy.options))
+        lake.replace(READINGS, "a", readings("a", [0.0]), FIRST)
+        before = lake.snapshot(READINGS).version or 0
+        proxy.only, proxy.faults, proxy.fails = r"PUT .*_delta_log/\d+\.json", (fault,), 0.5
+        for power in range(1, 7):
+            lake.replace(READINGS, "a", readings("a", [float(power)] * power), f"{power:064x}")
+            assert lake.scan(READINGS).collect()["power_w"].to_list() == [float(power)] * power
+        assert proxy.injected[fault] > 0
+        assert lake.snapshot(READINGS).version == before + 6
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_an_object_that_is_put_once_is_told_from_that_of_another(
     bucket: str, options: dict[str, str], fault: str
