@@ -148,12 +148,11 @@ class StoreProxy(ThreadingHTTPServer):
 def serve_proxy(beyond: int, seed: int, fails: float) -> Iterator[int]:
     """The same in a process of its own, for a client that keeps Python's lock while it waits; gives its port."""
     command = [sys.executable, "-m", "benchmarks.object_store", str(beyond), str(seed), str(fails)]
-    server = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE)
-    try:
-        yield int(server.stdout.readline() if server.stdout is not None else "")
-    finally:
-        server.terminate()
-        server.wait()
+    with subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE) as server:
+        try:
+            yield int(server.stdout.readline() if server.stdout is not None else "")
+        finally:
+            server.terminate()
 
 
 def read_injected(port: int) -> dict[str, int]:

@@ -150,7 +150,7 @@ def test_what_is_asked_of_the_store_is_answered_as_locally(sites: Sites, words: 
 
 def test_export_writes_the_events_of_a_local_lake(sites: Sites, tmp_path: Path) -> None:
     for name, site in (("near", sites.near), ("far", sites.far)):
-        site.ask("export", "calm-tee", "--out", str(tmp_path / f"{name}.json"))
+        site.ask("export", "calm-tee", "--perfetto", str(tmp_path / f"{name}.json"))
     near, far = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("near", "far"))
     assert far == near
 
