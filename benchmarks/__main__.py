@@ -15,12 +15,13 @@ from benchmarks.limits import beside_the_limit
 from benchmarks.live import time_cycles
 from benchmarks.measuring import CACHE, Cost, format_spread, machine, median, table, tiers
 from benchmarks.peers import compare_peers
+from benchmarks.requests import count_requests
 from benchmarks.starting import time_starts
 
 if TYPE_CHECKING:
     from benchmarks.inputs import Trace
 
-PARTS = ("tiers", "peers", "limits", "events", "exports", "files", "lake", "live", "start")
+PARTS = ("tiers", "peers", "limits", "events", "exports", "files", "lake", "live", "start", "store")
 _MILLION = 1_000_000
 
 
@@ -58,6 +59,7 @@ def main() -> None:
         "lake": lambda: with_lake(chosen.runs),
         "live": lambda: time_cycles(chosen.ranks, chosen.cycles),
         "start": lambda: time_starts(chosen.repeats),
+        "store": count_requests,
     }
     print(f"{machine()}; python -m benchmarks {' '.join(sys.argv[1:])}".rstrip())
     for part in chosen.parts or ("tiers", "peers", "limits", "start"):

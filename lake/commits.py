@@ -7,9 +7,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from deltalake import CommitProperties, PostCommitHookProperties
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import RemoveAction
 
+from lake.cut_off import is_cut_off
 from lake.errors import SourceUnavailable
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class CommitConflict(Exception):
 
 
 def commit_actions(handle: DeltaTable, actions: list[Any], table: Table, properties: CommitProperties) -> None:
-    """Add an entry to a table's log; a conflict is worth another try."""
+    """Add an entry to a table's log; a conflict, or a request that was cut off, is worth another try."""
     try:
         handle.create_write_transaction(
             actions,
@@ -45,6 +46,10 @@ def commit_actions(handle: DeltaTable, actions: list[Any], table: Table, propert
         )
     except CommitFailedError as error:
         raise CommitConflict from error
+    except (OSError, DeltaError) as error:
+        if is_cut_off(error):  # it may be in the log, or not: whoever tries again looks first
+            raise CommitConflict from error
+        raise
 
 
 def describe_commit(notes: Mapping[str, str], actions: Sequence[object], marks: list[Transaction]) -> CommitProperties:

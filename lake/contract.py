@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lake.locations import Location
+    from lake.open_tables import FixedTable
     from lake.tables import Column, Table
 
 
@@ -87,7 +88,7 @@ def matches(values: dict[str, Any]) -> pc.Expression:
     return reduce(and_, (pc.field(name) == value for name, value in values.items()))
 
 
-def find_outdated(table: Table, handle: DeltaTable) -> tuple[str, ...]:
+def find_outdated(table: Table, handle: DeltaTable | FixedTable) -> tuple[str, ...]:
     """What of a stored table's columns or partitions is not as declared: another version wrote it."""
     found = {field.name: str(field.type) for field in pa.schema(handle.schema().to_arrow())}
     wanted = {field.name: str(field.type) for field in table.arrow_schema}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
+from lake.cut_off import repeat_cut_off
 from lake.locations import report_unreachable
 from lake.staging import Stage
 
@@ -64,7 +66,7 @@ class ExecutorStage(Stage):
         import obstore
 
         key = f"{self.table.partition_key}={self.run_id}/unsettled-{uuid4().hex}.parquet"
-        obstore.put(self._place.child(*self.table.path.split("/")).store, key, spool)
+        repeat_cut_off(partial(obstore.put, self._place.child(*self.table.path.split("/")).store, key, spool))
         spool.unlink()
         return key
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import obstore
@@ -12,6 +13,7 @@ import polars as pl
 from deltalake import DeltaTable, Transaction
 
 from lake import commits
+from lake.cut_off import repeat_cut_off
 from lake.durability import Disk
 from lake.landing_notes import remove_note
 from lake.locations import report_unreachable
@@ -54,30 +56,34 @@ def drop_runs(place: Location, name: str, run_ids: Collection[str]) -> int:
     """Take runs out of a table, and the marks of what they were made from, in one commit; gives the rows."""
     root = place.child(*name.split("."))
     with report_unreachable(f"{root} could not be written to"):
-        _open(root).alter.set_table_properties(_NOTHING_KEPT)
-        handle = _open(root)
-        parts = handle.metadata().partition_columns
-        actions = pl.DataFrame(handle.get_add_actions(flatten=True))
-        gone = actions.filter(pl.col(f"partition.{parts[0]}").is_in(sorted(run_ids))) if parts[0] == "run_id" else None
-        rows = [] if gone is None else gone.to_dicts()
-        removes: list[AddAction | RemoveAction] = [
-            commits.remove_file(row["path"], row["size_bytes"], {part: str(row[f"partition.{part}"]) for part in parts})
-            for row in rows
-        ]
-        marks = [
-            Transaction(app, 0, _LONG_AGO)
-            for one in sorted(run_ids)
-            for app in (one, seen_id(one), bytes_id(one), stated_id(one))
-        ]
-        handle.create_write_transaction(
-            removes,
-            "append",
-            handle.schema(),
-            parts,
-            commit_properties=commits.describe_commit({}, removes, marks),
-        )
-        _sync(root)
-        return sum(int(row["num_records"]) for row in rows)
+        return repeat_cut_off(partial(_drop_runs, root, run_ids))
+
+
+def _drop_runs(root: Location, run_ids: Collection[str]) -> int:
+    _open(root).alter.set_table_properties(_NOTHING_KEPT)
+    handle = _open(root)
+    parts = handle.metadata().partition_columns
+    actions = pl.DataFrame(handle.get_add_actions(flatten=True))
+    gone = actions.filter(pl.col(f"partition.{parts[0]}").is_in(sorted(run_ids))) if parts[0] == "run_id" else None
+    rows = [] if gone is None else gone.to_dicts()
+    removes: list[AddAction | RemoveAction] = [
+        commits.remove_file(row["path"], row["size_bytes"], {part: str(row[f"partition.{part}"]) for part in parts})
+        for row in rows
+    ]
+    marks = [
+        Transaction(app, 0, _LONG_AGO)
+        for one in sorted(run_ids)
+        for app in (one, seen_id(one), bytes_id(one), stated_id(one))
+    ]
+    handle.create_write_transaction(
+        removes,
+        "append",
+        handle.schema(),
+        parts,
+        commit_properties=commits.describe_commit({}, removes, marks),
+    )
+    _sync(root)
+    return sum(int(row["num_records"]) for row in rows)
 
 
 def purge_history(place: Location, name: str, run_ids: Iterable[str]) -> Removed:
@@ -85,16 +91,7 @@ def purge_history(place: Location, name: str, run_ids: Iterable[str]) -> Removed
     root = place.child(*name.split("."))
     with report_unreachable(f"{root} could not be purged"):
         before = _list_sizes(root)
-        handle = _open(root)
-        handle.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
-        # An entry that names nothing: a checkpoint stands in for all entries before its own, and that one stays.
-        _open(root).alter.set_table_properties(_NOTHING_KEPT)
-        handle = _open(root)
-        handle.create_checkpoint()
-        _sync(root)
-        handle.cleanup_metadata()
-        handle.alter.set_table_properties(_KEPT_AGAIN)
-        _sync(root)
+        repeat_cut_off(partial(_purge, root))
         if place.is_local:
             staging = place.directory / "_staging" / name
             shutil.rmtree(staging / "unreadable", ignore_errors=True)
@@ -107,6 +104,18 @@ def purge_history(place: Location, name: str, run_ids: Iterable[str]) -> Removed
         after = _list_sizes(root)
         gone = [size for path, size in before.items() if path not in after]
     return Removed(name, files=len(gone), bytes=sum(gone))
+
+
+def _purge(root: Location) -> None:
+    _open(root).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    # An entry that names nothing: a checkpoint stands in for all entries before its own, and that one stays.
+    _open(root).alter.set_table_properties(_NOTHING_KEPT)
+    handle = _open(root)
+    handle.create_checkpoint()
+    _sync(root)
+    handle.cleanup_metadata()
+    handle.alter.set_table_properties(_KEPT_AGAIN)
+    _sync(root)
 
 
 def list_pending(place: Location) -> list[str]:
@@ -125,7 +134,7 @@ def set_pending(place: Location, run_ids: Collection[str]) -> None:
         if run_ids:
             obstore.put(store, _PENDING, json.dumps(sorted(run_ids)).encode())
         elif list_pending(place):
-            obstore.delete(store, _PENDING)
+            repeat_cut_off(partial(obstore.delete, store, _PENDING))
 
 
 def _open(root: Location) -> DeltaTable:

@@ -10,12 +10,15 @@ import stat
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+from uuid import uuid4
 
 import obstore
 from obstore.exceptions import AlreadyExistsError
 
+from lake.cut_off import put_new, repeat_cut_off
 from lake.errors import EvidenceRejected, SourceUnavailable
 from lake.identity import MANIFEST, OPEN, is_slug, slug
 from lake.landing_copies import copying, remove_abandoned
@@ -25,6 +28,8 @@ from lake.regular_files import SourceFile, Tree, copy_file, mark_of, open_named
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from io import BufferedReader
+
+    from obstore.store import ObjectStore
 
     from lake.locations import Location
 
@@ -302,18 +307,21 @@ class LandingZone:
     def _land_remotely(self, run_id: str, files: Mapping[str, SourceFile], manifest: str) -> None:
         store, claim = self.place.store, f"{run_id}/{_CLAIM}"
         try:
-            obstore.put(store, claim, b"", mode="create")  # one landing at a time; the store decides who is first
+            # One landing at a time; the store decides who is first, and each tells its own claim from others'.
+            put_new(store, claim, uuid4().hex.encode())
         except AlreadyExistsError:
-            raise describe_taken(run_id) from None
+            raise EvidenceRejected(
+                f"run {run_id} is being landed, or a landing of it was killed",
+                f"wait for it to end; where none is at work: `teetotal forget {run_id}`, then land it again",
+            ) from None
         try:
             if [item for batch in obstore.list(store, f"{run_id}/") for item in batch if item["path"] != claim]:
                 raise describe_taken(run_id)
             for name, source in files.items():
-                with source.open() as file:
-                    obstore.put(store, f"{run_id}/{name}", file)
+                repeat_cut_off(partial(_put_file, store, f"{run_id}/{name}", source))
             obstore.put(store, f"{run_id}/{MANIFEST}", manifest.encode())
         finally:
-            obstore.delete(store, claim)
+            repeat_cut_off(partial(obstore.delete, store, claim))
 
 
 class _ListedZone(LandingZone):
@@ -351,10 +359,15 @@ class _ListedZone(LandingZone):
         return self._zone
 
 
+def _put_file(store: ObjectStore, path: str, source: SourceFile) -> None:
+    with source.open() as file:
+        obstore.put(store, path, file)
+
+
 def _remove_objects(place: Location, run_id: str) -> tuple[int, int]:
     found = [item for batch in obstore.list(place.store, f"{run_id}/") for item in batch]
     for item in sorted(found, key=lambda item: not item["path"].endswith(f"/{MANIFEST}")):
-        obstore.delete(place.store, item["path"])
+        repeat_cut_off(partial(obstore.delete, place.store, item["path"]))
     return len(found), sum(item["size"] for item in found)
 
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from lake.contract import describe_outdated, find_outdated
 from lake.datafiles import open_data_file, pick_paths
@@ -18,7 +16,9 @@ from lake.errors import ContractBroken
 from lake.identity import is_slug, slug
 from lake.keyring_guard import KeyringGuard
 from lake.locations import report_unreachable
+from lake.log_marks import LogMarks
 from lake.log_recovery import mark_log, set_aside_cut_entries
+from lake.open_tables import FixedTable, open_table, share_tables
 from lake.sealing import TOKEN, unseal
 from lake.snapshot import Snapshot, list_data_files
 from lake.tables import Kind
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     import duckdb
     import polars as pl
+    from deltalake import DeltaTable
     from pyarrow.dataset import Dataset
 
     from lake.keyring import Keyring
@@ -58,6 +59,8 @@ class LakeReader:
         self._skips_damaged = False
         # Tables as they were opened last, with the mark of their log then; shared with copies of this reader.
         self._opened: dict[str, tuple[DeltaTable, object]] = {}
+        # The same of an object store.
+        self._tables = share_tables(place)
         # Signs what is written; none where nobody does.
         self._lineage = lineage
 
@@ -77,7 +80,9 @@ class LakeReader:
         """The table as it is now: one look at the log for any number of questions."""
         handle = self._find_current(table)
         outdated = () if handle is None else find_outdated(table, handle)
-        return Snapshot(table, None if outdated else handle, self.root(table), self._rewrites, outdated)
+        if outdated or handle is None:
+            return Snapshot(table, None, self.root(table), None, self._rewrites, outdated)
+        return Snapshot(table, handle, self.root(table), self._find_marks(table, handle), self._rewrites)
 
     def scan(self, table: Table, run_ids: Sequence[str] | None = None) -> pl.LazyFrame:
         """A Polars scan of the table, or of some runs of it; an absent table is an empty one."""
@@ -123,7 +128,8 @@ class LakeReader:
         self, table: Table, run_id: str, columns: Sequence[str], **values: int | str
     ) -> Iterator[pa.RecordBatch]:
         """The rows of some inner partitions, file by file and a batch at a time: nothing is read ahead."""
-        handle = self._open(table)
+        handle = self._find_current(table)
+        self._require_declared(table, handle)
         stored = [name for name in table.file_schema.names if name in columns]
         schema = table.arrow_schema_of(columns)
         for path, (_, parted) in sorted(
@@ -217,17 +223,21 @@ class LakeReader:
         return snapshot.sizes
 
     def _open(self, table: Table) -> DeltaTable | None:
-        """The table as it is declared; none where it is not there, an error where another version wrote it."""
+        """The table as it is declared, for one writer; none where it is not there, an error where it is outdated."""
         handle = self._find_handle(table)
+        self._require_declared(table, handle)
+        return handle
+
+    def _require_declared(self, table: Table, handle: DeltaTable | FixedTable | None) -> None:
         outdated = () if handle is None else find_outdated(table, handle)
         if outdated:
             raise describe_outdated(table, outdated, self.place)
-        return handle
 
-    def _find_current(self, table: Table) -> DeltaTable | None:
+    def _find_current(self, table: Table) -> DeltaTable | FixedTable | None:
         """The table as it is now, for readers alone: a local one is opened again only where its log has changed."""
         if not self.place.is_local:
-            return self._find_handle(table)
+            with report_unreachable(f"{self.uri(table)} did not answer"):
+                return self._tables.read(self.root(table))
         log = self.log(table)
         known, mark = self._opened.get(table.full_name, (None, None))
         if known is not None and mark == mark_log(log, known.version()):
@@ -238,15 +248,20 @@ class LakeReader:
             self._opened[table.full_name] = (handle, mark_log(log, handle.version()))
         return handle
 
+    def _find_marks(self, table: Table, handle: DeltaTable | FixedTable) -> LogMarks:
+        if isinstance(handle, FixedTable):
+            return handle.marks
+        if self.place.is_local:
+            return LogMarks(self.root(table), handle.version(), handle=handle)
+        return self._tables.fix(self.root(table), handle).marks
+
     def _find_handle(self, table: Table) -> DeltaTable | None:
         with report_unreachable(f"{self.uri(table)} did not answer"):
             if self.place.is_local:
                 aside = self.place.directory / "_staging" / table.full_name / "unreadable"
                 set_aside_cut_entries(self.log(table), aside, table.full_name)
-            try:
-                return DeltaTable(self.uri(table), storage_options=dict(self.place.options) or None)
-            except TableNotFoundError:
-                return None
+                return open_table(self.root(table))
+            return self._tables.take(self.root(table))
 
 
 def cast_partition_values(table: Table, values: dict[str, str | None]) -> dict[str, Any]:

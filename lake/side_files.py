@@ -6,14 +6,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from obstore.exceptions import NotFoundError
+from obstore.exceptions import AlreadyExistsError, NotFoundError, PreconditionError
 
-from lake.errors import EvidenceRejected
+from lake.errors import ContractBroken, EvidenceRejected, SourceUnavailable
 from lake.locations import Location, report_unreachable
 from lake.locks import hold_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from obstore import UpdateVersion
 
 
 def read_beside(place: Location, name: str, most_bytes: int) -> bytes | None:
@@ -37,7 +39,11 @@ def read_beside(place: Location, name: str, most_bytes: int) -> bytes | None:
 def change_beside(
     place: Location, name: str, most_bytes: int
 ) -> Iterator[tuple[bytes | None, Callable[[bytes], None]]]:
-    """The file of that name, and a function that writes it anew, whole; writers of one machine take turns."""
+    """The file of that name, and a function that writes it anew, whole; nobody's change is lost.
+
+    Writers of one machine take turns. In an object store the file is written only where it is still what was read:
+    one that another machine has changed meanwhile is an error, and to run again is enough.
+    """
     beside = Location(_find_parent(place), place.options)
     if not beside.root:
         raise EvidenceRejected(
@@ -47,11 +53,33 @@ def change_beside(
         if place.is_local:
             stack.enter_context(hold_lock(beside.directory / f".{name}.lock", f"{name} beside {place}"))
 
+        mark = None if place.is_local else _find_mark(beside, name)
+
         def write(data: bytes) -> None:
             with report_unreachable(f"{name} beside {place} could not be written"):
-                beside.store.put(name, data)
+                if place.is_local:
+                    beside.store.put(name, data)
+                    return
+                try:
+                    beside.store.put(name, data, mode="create" if mark is None else mark)
+                except (AlreadyExistsError, PreconditionError):
+                    raise SourceUnavailable(
+                        f"{name} beside {place} was changed by another machine meanwhile", "run it again"
+                    ) from None
 
         yield read_beside(place, name, most_bytes), write
+
+
+def _find_mark(beside: Location, name: str) -> UpdateVersion | None:
+    """What stands for the file as it is now; none where there is none. Taken before the file is read."""
+    with report_unreachable(f"{name} in {beside} could not be read"):
+        try:
+            found = beside.store.head(name)["e_tag"]
+        except (NotFoundError, FileNotFoundError):
+            return None
+    if found is None:
+        raise ContractBroken(f"{beside} gives its objects no ETag", "keep the lake in a store with conditional puts")
+    return {"e_tag": found}
 
 
 def _fetch(root: str, name: str, options: Mapping[str, str]) -> bytes | None:

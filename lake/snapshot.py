@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lake.locations import Location
+    from lake.log_marks import LogMarks
+    from lake.open_tables import FixedTable
     from lake.tables import Table
 
 
@@ -39,8 +41,10 @@ class Snapshot:
     """One table at one version."""
 
     table: Table
-    _handle: DeltaTable | None
+    _handle: DeltaTable | FixedTable | None
     _root: Location
+    # What the table's partitions were made from; none where the table is not there.
+    _log: LogMarks | None = None
     # For a full rebuild: nothing counts as made.
     _is_rebuilt: bool = False
     # The columns that another version wrote otherwise: such a table has no rows that this version can read.
@@ -52,20 +56,24 @@ class Snapshot:
 
     def has_seen(self, run_id: str, seen: str) -> bool:
         """Whether a run's partition was made when the landing directory bore exactly this mark."""
-        if self._handle is None or self._handle.transaction_version(seen_id(run_id)) != mark_of(seen):
+        if self._log is None or self._log.find(seen_id(run_id)) != mark_of(seen):
             return False
         return not self.damages(run_id)
 
     @property
     def run_ids(self) -> list[str]:
         """The runs, or whatever else names a partition, that have rows in the table."""
-        if self._handle is None:
-            return []
-        return sorted({values[self.table.partition_key] for values in self._handle.partitions()})
+        return sorted(self._paths)
 
     def content_sha256(self, run_id: str) -> str:
         """The content digest of a run's partition; that of no rows where it has none."""
-        return combine(format_label(path) for path in self._paths.get(run_id, ()))
+        if run_id not in self._digests:  # the checks of a table ask for it one by one
+            self._digests[run_id] = combine(format_label(path) for path in self._paths.get(run_id, ()))
+        return self._digests[run_id]
+
+    @cached_property
+    def _digests(self) -> dict[str, str]:
+        return {}
 
     @cached_property
     def _paths(self) -> dict[str, list[str]]:
@@ -99,10 +107,10 @@ class Snapshot:
 
         None where it was never made, or where a file of it is missing or truncated: it has to be made again.
         """
-        # A snapshot never changes, and Delta takes a fraction of a millisecond to look one up.
+        # A snapshot never changes, and which files are there is asked once.
         if run_id not in self._marks:
-            handle = None if self.damages(run_id) else self._handle
-            self._marks[run_id] = None if handle is None else handle.transaction_version(run_id)
+            log = None if self.damages(run_id) else self._log
+            self._marks[run_id] = None if log is None else log.find(run_id)
         return self._marks[run_id]
 
     @cached_property
@@ -111,7 +119,7 @@ class Snapshot:
 
     def has_bytes(self, run_id: str, digests: Mapping[str, str]) -> bool | None:
         """Whether these are the bytes of a run's data files as they were written; none where nobody wrote that down."""
-        mark = None if self._handle is None else self._handle.transaction_version(bytes_id(run_id))
+        mark = None if self._log is None else self._log.find(bytes_id(run_id))
         return None if mark is None else mark == bytes_mark(digests)
 
     def damages(self, run_id: str) -> dict[str, str]:
@@ -183,7 +191,7 @@ def mark_of(made_from: str) -> int:
 
 
 def list_data_files(
-    handle: DeltaTable, table: Table, run_ids: Iterable[str] | None
+    handle: DeltaTable | FixedTable, table: Table, run_ids: Iterable[str] | None
 ) -> dict[str, tuple[int, dict[str, str | None]]]:
     """The data files that make up some runs, or the whole table: path to size and partition values."""
     actions = _actions(handle)
@@ -198,7 +206,7 @@ def list_data_files(
     }
 
 
-def _actions(handle: DeltaTable) -> pl.DataFrame:
+def _actions(handle: DeltaTable | FixedTable) -> pl.DataFrame:
     """The files of a table; not by pyarrow, which imports pandas whenever a Python value meets it."""
     return pl.DataFrame(handle.get_add_actions(flatten=True))
 
@@ -207,7 +215,7 @@ def _partition_column(table: Table) -> str:
     return f"partition.{table.partition_key}"
 
 
-def rows_count(handle: DeltaTable, table: Table, run_id: str) -> int:
+def rows_count(handle: DeltaTable | FixedTable, table: Table, run_id: str) -> int:
     """How many rows a run's partition holds, from the log alone."""
     actions = _actions(handle).filter(pl.col(_partition_column(table)) == run_id)
     return int(actions["num_records"].sum())

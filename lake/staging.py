@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
+from lake.cut_off import repeat_cut_off
 from lake.digest import ContentDigest, digest_file
 from lake.errors import ContractBroken
 from lake.identity import slug
@@ -301,11 +303,13 @@ class Stage:
         elif isinstance(unit.spooled, str):
             import obstore
 
-            obstore.rename(root.store, unit.spooled, unit.path)
+            # Each by itself: a rename that was cut off in between could not be repeated.
+            repeat_cut_off(partial(obstore.copy, root.store, unit.spooled, unit.path))
+            repeat_cut_off(partial(obstore.delete, root.store, unit.spooled))
         else:
             import obstore
 
-            obstore.put(root.store, unit.path, unit.spooled)
+            repeat_cut_off(partial(obstore.put, root.store, unit.path, unit.spooled))
             unit.spooled.unlink()
 
 

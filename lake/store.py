@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError
 
 from lake import commits
 from lake.contract import matches, partitions, require_declared
+from lake.cut_off import repeat_cut_off
 from lake.datafiles import compare_sizes
 from lake.digest import combine
 from lake.errors import SourceUnavailable
@@ -103,12 +104,14 @@ class Lake(LakeReader):
         materials = [*sources, *self._find_materials(stage.table, [stage.run_id] if read is None else read)]
         for attempt in range(commits.TRIES):
             handle = self._open_or_create(stage.table)
-            is_due = any(handle.transaction_version(app) != mark for app, mark in marks.items())
+            log = self._find_marks(stage.table, handle)
+            is_due = any(log.find(app) != mark for app, mark in marks.items())
             actions, written, bytes_marks = self._exchange(handle, stage, will_sign=is_due)
             marks |= bytes_marks
-            if not actions and all(handle.transaction_version(app) == mark for app, mark in marks.items()):
+            if not actions and all(log.find(app) == mark for app, mark in marks.items()):
+                self._give_back(stage.table, handle)
                 return written
-            if seen is None and handle.transaction_version(seen_id(stage.run_id)) is not None:
+            if seen is None and log.find(seen_id(stage.run_id)) is not None:
                 marks[seen_id(stage.run_id)] = 0  # it is no longer what was seen then
             try:
                 return self._commit(handle, stage, actions, written, marks, materials, {"made_from_sha256": made_from})
@@ -131,7 +134,7 @@ class Lake(LakeReader):
                 if not actions:
                     return written
                 # The log keeps every mark; this one is said again so that another writer of the run conflicts.
-                marks = {run_id: handle.transaction_version(run_id) or 0, **bytes_marks}
+                marks = {run_id: self._find_marks(table, handle).find(run_id) or 0, **bytes_marks}
                 if self._lineage is not None:
                     marks[stated_id(run_id)] = mark_of(written.content_sha256)
                 name, rows = name_partition(table.full_name, run_id), combine(map(format_label, before))
@@ -165,13 +168,13 @@ class Lake(LakeReader):
         if handle is None:
             return []
         with report_unreachable(f"{self.uri(table)} could not be tidied"):
-            handle.create_checkpoint()
+            repeat_cut_off(handle.create_checkpoint)
             if self._disk is not None:
                 self._disk.sync_log(self.log(table), handle.version() - 1, handle.version())
                 remove_leftovers(self.log(table))
-            handle.cleanup_metadata()
+            repeat_cut_off(handle.cleanup_metadata)
             # full: also what a killed writer left, which no version ever held.
-            return sorted(handle.vacuum(retention_hours, dry_run=False, full=True))
+            return sorted(repeat_cut_off(partial(handle.vacuum, retention_hours, dry_run=False, full=True)))
 
     def replace_outdated(self, table: Table) -> tuple[str, ...]:
         """Empty a table that another version wrote with other columns; gives those columns.
@@ -270,7 +273,13 @@ class Lake(LakeReader):
                 self._disk.sync_log(self.log(stage.table), before, handle.version())
         if self._lineage is not None:
             self._lineage.note_commit(stage.table.full_name, stage.run_id, written.content_sha256, handle.version())
-        return replace(written, version=handle.version())
+        version = handle.version()
+        self._give_back(stage.table, handle)
+        return replace(written, version=version)
+
+    def _give_back(self, table: Table, handle: DeltaTable) -> None:
+        if not self.place.is_local:
+            self._tables.give_back(self.root(table), handle)
 
     def _open_or_create(self, table: Table) -> DeltaTable:
         handle = self._open(table)
@@ -290,7 +299,8 @@ class Lake(LakeReader):
                 table, EVERY, combine([]), {}, (), note="emptied: written by another version"
             )
         with report_unreachable(f"{self.uri(table)} could not be made"), suppress(*ignored):
-            made = DeltaTable.create(
+            make = partial(
+                DeltaTable.create,
                 self.uri(table),
                 schema=table.arrow_schema,
                 mode=mode,
@@ -303,6 +313,7 @@ class Lake(LakeReader):
                 if statement is None
                 else CommitProperties(custom_metadata={"teetotal.statement": statement}),
             )
+            made = repeat_cut_off(make)
             if self._disk is not None:
                 self._disk.sync_log(self.log(table), made.version() - 1, made.version())
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import obstore
 from obstore.exceptions import AlreadyExistsError, NotFoundError
 
+from lake.cut_off import put_new
 from lake.errors import ContractBroken
 from lake.lineage.delta_entries import find_statement, read_entries
 from lake.lineage.envelope import parse_envelope, sign_payload
@@ -145,7 +146,7 @@ class StatementLog:
         counted = len(self._read_tail(state))
         name = f"{DIRECTORY}/{state.size + counted:020}.jsonl"
         if lines[counted:]:
-            obstore.put(self._place.store, name, b"".join(line + b"\n" for line in lines[counted:]), mode="create")
+            put_new(self._place.store, name, b"".join(line + b"\n" for line in lines[counted:]))
         size = state.size + len(lines)
         peaks = tuple(extend_peaks(state.size, state.peaks, map(hash_leaf, lines)))
         origin = state.checkpoint.partition("\n")[0] or signer.public.name

@@ -6,23 +6,26 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import polars as pl
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from lake.digest import combine
 from lake.lineage.delta_entries import read_entries, touches
 from lake.lineage.envelope import STATEMENT, sign_payload
 from lake.lineage.log import StatementLog
 from lake.lineage.statements import ROWS, Build, Material, name_partition, write_inventory, write_statement
+from lake.log_marks import LogMarks
+from lake.open_tables import open_table, share_tables
 from lake.snapshot import format_label, mark_of, stated_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from deltalake import DeltaTable
+
     from lake.durability import Disk
     from lake.lineage.keys import SigningKeys
     from lake.lineage.log import LogState
     from lake.locations import Location
+    from lake.open_tables import FixedTable
     from lake.tables import Table
 
 
@@ -134,22 +137,20 @@ class Lineage:
             handle = self._open(table)
             if handle is None:
                 continue
+            marks = LogMarks(self.place.child(*table.split(".")), handle.version())
             for partition, rows in _digest_partitions(handle).items():
-                if handle.transaction_version(stated_id(partition)) != mark_of(rows):
+                if marks.find(stated_id(partition)) != mark_of(rows):
                     found[name_partition(table, partition)] = rows
         if not found or self.keys.signer is None:
             return []
         return [sign_payload(STATEMENT, write_inventory(found), self.keys.signer).encode()]
 
-    def _open(self, table: str) -> DeltaTable | None:
-        try:
-            uri = f"{self.place}/{table.replace('.', '/')}"
-            return DeltaTable(uri, storage_options=dict(self.place.options) or None)
-        except TableNotFoundError:
-            return None
+    def _open(self, table: str) -> DeltaTable | FixedTable | None:
+        root = self.place.child(*table.split("."))
+        return open_table(root) if self.place.is_local else share_tables(self.place).read(root)
 
 
-def _digest_partitions(handle: DeltaTable) -> dict[str, str]:
+def _digest_partitions(handle: DeltaTable | FixedTable) -> dict[str, str]:
     """The content digest of every partition of a table."""
     column = f"partition.{handle.metadata().partition_columns[0]}"
     actions = pl.DataFrame(handle.get_add_actions(flatten=True)).group_by(column).agg("path")

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 import uuid
 from typing import TYPE_CHECKING
 
-import boto3
 import pytest
 
+from benchmarks.object_store import make_bucket, options_for, serve_s3
 from lake.landing_zone import LandingZone
 from lake.locations import Location
 from lake.store import Lake
@@ -24,64 +18,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def options_for(port: int) -> dict[str, str]:
-    return {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": "teetotal",
-        "AWS_SECRET_ACCESS_KEY": "of-no-worth",
-        "AWS_REGION": "eu-central-1",
-    }
-
-
-def await_answer(url: str, patience_s: float = 60) -> None:
-    deadline = time.monotonic() + patience_s
-    while True:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()  # noqa: S310 - our own server on loopback
-        except (urllib.error.URLError, ConnectionError):
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-        else:
-            return
-
-
 @pytest.fixture(scope="session")
 def options() -> Iterator[dict[str, str]]:
     """Storage options for an S3 server of our own, on loopback."""
-    found = options_for(free_port())
-    host, port = found["AWS_ENDPOINT_URL"].removeprefix("http://").split(":")
-    command = [sys.executable, "-m", "moto.server", "-H", host, "-p", port]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        await_answer(f"{found['AWS_ENDPOINT_URL']}/moto-api/")
-        yield found
-    finally:
-        server.terminate()
-        server.wait()
+    with serve_s3() as port:
+        yield options_for(port)
 
 
 @pytest.fixture
 def bucket(options: dict[str, str]) -> str:
     """The URL of an empty bucket."""
-    name = f"teetotal-{uuid.uuid4().hex}"
-    client = boto3.client(
-        "s3",
-        endpoint_url=options["AWS_ENDPOINT_URL"],
-        aws_access_key_id=options["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=options["AWS_SECRET_ACCESS_KEY"],
-        region_name=options["AWS_REGION"],
-    )
-    client.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": options["AWS_REGION"]})
-    client.close()
-    return f"s3://{name}"
+    port = int(options["AWS_ENDPOINT_URL"].rpartition(":")[2])
+    return make_bucket(port, f"teetotal-{uuid.uuid4().hex}")
 
 
 @pytest.fixture

@@ -7,18 +7,21 @@ import duckdb
 import obstore
 import polars as pl
 import pytest
+from obstore.exceptions import AlreadyExistsError
 from polars.testing import assert_frame_equal
 
 from assets.build.bronze import materialise
 from assets.build.catalogue import TABLES
+from benchmarks.object_store import FAULTS, StoreProxy
 from bronze import source_files, trace_events
 from bronze.limits import Limits
+from lake.cut_off import put_new
 from lake.errors import ContractBroken, EvidenceRejected
 from lake.landing_zone import LandingZone
 from lake.locations import Location
 from lake.store import Lake
 from tests.support.processes import finish, release, start
-from tests.support.sample_tables import FIRST, READINGS, digests, readings
+from tests.support.sample_tables import FIRST, READINGS, SECOND, digests, readings
 from tests.support.up_to_date import find_landed
 
 if TYPE_CHECKING:
@@ -87,6 +90,10 @@ def test_an_absent_remote_table_is_an_empty_one(remote_lake: Lake) -> None:
     assert remote_lake.snapshot(READINGS).version is None
 
 
+def port_of(options: dict[str, str]) -> int:
+    return int(options["AWS_ENDPOINT_URL"].rpartition(":")[2])
+
+
 def test_remote_writers_of_one_run_leave_one_copy(remote_lake: Lake, options: dict[str, str]) -> None:
     remote_lake.replace(READINGS, "same", readings("same"), FIRST)
     running = [
@@ -99,6 +106,65 @@ def test_remote_writers_of_one_run_leave_one_copy(remote_lake: Lake, options: di
     (power,) = set(rows["power_w"].to_list())
     assert rows["ordinal"].to_list() == list(range(50 + int(power)))
     assert remote_lake.snapshot(READINGS).is_made_from("same", f"{int(power):064x}")
+
+
+def test_writers_on_several_machines_lose_nothing_though_requests_fail_and_one_is_killed(
+    bucket: str, options: dict[str, str]
+) -> None:
+    """Processes that share no lock, before a store of which one request in twenty fails."""
+    times, rows = 6, 40
+    with StoreProxy(port_of(options), seed=7).serving() as proxy:
+        lake = Lake(Location.of(f"{bucket}/lake", options))
+        lake.replace(READINGS, "killed", readings("killed", [9.0] * 3), FIRST)
+        proxy.fails = 0.05
+        words = [("one", "1"), ("two", "2"), ("killed", "3")]
+        running = [
+            start("write", str(lake.place), run_id, power, str(rows), str(times), options=proxy.options)
+            for run_id, power in words
+        ]
+        before = lake.snapshot(READINGS).version or 0
+        release(*running)
+        while (lake.snapshot(READINGS).version or 0) < before + 2:
+            assert any(process.poll() is None for process in running)
+        running[2].kill()
+        running[2].communicate(timeout=30)
+        finish(*running[:2])
+        assert proxy.injected
+    for run_id, power in words[:2]:
+        found = lake.scan(READINGS, [run_id]).collect()["power_w"].to_list()
+        assert found == [float(power)] * rows
+    # What the killed one wrote is there whole, or what was there before.
+    assert lake.scan(READINGS, ["killed"]).collect()["power_w"].to_list() in ([9.0] * 3, [3.0] * rows)
+    assert lake.replace(READINGS, "killed", readings("killed"), SECOND).is_changed
+
+
+@pytest.mark.parametrize("fault", ["reset", "reset after"])
+def test_a_commit_whose_answer_is_lost_is_made_once(bucket: str, options: dict[str, str], fault: str) -> None:
+    with StoreProxy(port_of(options), seed=11).serving() as proxy:
+        lake = Lake(Location.of(f"{bucket}/lake", proxy.options))
+        lake.replace(READINGS, "a", readings("a", [0.0]), FIRST)
+        before = lake.snapshot(READINGS).version or 0
+        proxy.only, proxy.faults, proxy.fails = r"PUT .*_delta_log/\d+\.json", (fault,), 0.5
+        for power in range(1, 7):
+            lake.replace(READINGS, "a", readings("a", [float(power)] * power), f"{power:064x}")
+            assert lake.scan(READINGS).collect()["power_w"].to_list() == [float(power)] * power
+        assert proxy.injected[fault] > 0
+        assert lake.snapshot(READINGS).version == before + 6
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_object_that_is_put_once_is_told_from_that_of_another(
+    bucket: str, options: dict[str, str], fault: str
+) -> None:
+    with StoreProxy(port_of(options), seed=3).serving() as proxy:
+        store = Location.of(f"{bucket}/claims", proxy.options).store
+        proxy.faults, proxy.fails = (fault,), 0.5
+        for place in range(6):
+            put_new(store, f"claim-{place}", b"mine")
+            with pytest.raises(AlreadyExistsError):
+                put_new(store, f"claim-{place}", b"theirs")
+            assert bytes(store.get(f"claim-{place}").bytes()) == b"mine"
+        assert proxy.injected[fault] > 0
 
 
 # -- the landing zone -----------------------------------------------------------------------------------------

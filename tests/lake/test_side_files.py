@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lake.errors import EvidenceRejected
+from lake.errors import EvidenceRejected, SourceUnavailable
 from lake.locations import Location
 from lake.side_files import change_beside, read_beside
 
@@ -41,3 +41,28 @@ def test_beside_a_whole_bucket_nothing_can_lie() -> None:
     assert read_beside(place, NAME, MOST) is None
     with pytest.raises(EvidenceRejected, match="keep the lake in a folder of it"), change_beside(place, NAME, MOST):
         pass
+
+
+def test_a_change_that_another_machine_overtook_is_refused_and_loses_nothing(
+    bucket: str, options: dict[str, str]
+) -> None:
+    place = Location.of(f"{bucket}/folder/lake", options)
+    add_name(place, "first")
+    with change_beside(place, NAME, MOST) as (data, write):
+        add_name(place, "second")
+        assert data == b'["first"]'
+        with pytest.raises(SourceUnavailable, match="changed by another machine"):
+            write(b'["first", "third"]')
+    assert json.loads(read_beside(place, NAME, MOST) or b"") == ["first", "second"]
+    add_name(place, "third")
+    assert json.loads(read_beside(place, NAME, MOST) or b"") == ["first", "second", "third"]
+
+
+def test_of_two_machines_that_make_the_file_one_is_first(bucket: str, options: dict[str, str]) -> None:
+    place = Location.of(f"{bucket}/folder/lake", options)
+    with change_beside(place, NAME, MOST) as (data, write):
+        assert data is None
+        add_name(place, "first")
+        with pytest.raises(SourceUnavailable, match="changed by another machine"):
+            write(b'["second"]')
+    assert read_beside(place, NAME, MOST) == b'["first"]'

@@ -1,21 +1,19 @@
 from __future__ import annotations
 
-import http.client
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
 
 from assets.build.bronze import materialise
 from assets.build.catalogue import TABLES
+from benchmarks.object_store import StoreProxy, options_for
+from benchmarks.standalone import free_port
 from bronze.limits import Limits
 from lake.errors import LakeError, SourceUnavailable
 from lake.landing_zone import LandingZone
 from lake.locations import Location
 from lake.store import Lake
-from tests.lake.conftest import free_port, options_for
 from tests.support.sample_tables import FIRST, READINGS, digests, readings
 from tests.support.up_to_date import find_landed
 
@@ -28,65 +26,11 @@ MANIFEST = 'regime = "cc_off"\n'
 BRONZE = [table for table in TABLES.values() if table.tier == "bronze"]
 
 
-class Gate(ThreadingHTTPServer):
-    """Stands before the object store and refuses the requests that fit a pattern of method and path."""
-
-    daemon_threads = True
-
-    def __init__(self, port: int, beyond: str) -> None:
-        super().__init__(("127.0.0.1", port), Handler)
-        self.beyond = beyond
-        self.refuses: str | None = None
-        self.refused_count = 0
-
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    # An answer goes out as one packet; in pieces it would wait 40 ms for each to be acknowledged.
-    disable_nagle_algorithm = True
-    wbufsize = -1
-    server: Gate
-
-    def handle_any(self) -> None:
-        """Pass a request on, or refuse it."""
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        refuses = self.server.refuses
-        if refuses is not None and re.search(refuses, f"{self.command} {self.path}"):
-            self.server.refused_count += 1
-            self.answer(403, {}, b"<Error><Code>AccessDenied</Code></Error>")
-            return
-        connection = http.client.HTTPConnection(self.server.beyond)
-        connection.request(self.command, self.path, body, dict(self.headers))
-        response = connection.getresponse()
-        self.answer(response.status, dict(response.headers), response.read())
-        connection.close()
-
-    def answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        """Give an answer of known length."""
-        self.send_response(status)
-        for name, value in headers.items():
-            if name.lower() not in {"content-length", "transfer-encoding", "connection", "server", "date"}:
-                self.send_header(name, value)
-        length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(body))
-        self.send_header("Content-Length", length)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_any  # noqa: N815 - names of http.server
-
-
 @pytest.fixture
-def gate(options: dict[str, str]) -> Iterator[Gate]:
-    server = Gate(0, options["AWS_ENDPOINT_URL"].removeprefix("http://"))
-    worker = threading.Thread(target=server.serve_forever, args=(0.05,))
-    worker.start()
-    yield server
-    server.shutdown()
-    worker.join()
-    server.server_close()
+def gate(options: dict[str, str]) -> Iterator[StoreProxy]:
+    """Stands before the object store and refuses the requests that fit a pattern of method and path."""
+    with StoreProxy(int(options["AWS_ENDPOINT_URL"].rpartition(":")[2])).serving() as proxy:
+        yield proxy
 
 
 def check_explained(error: LakeError, place: str) -> None:
@@ -150,9 +94,9 @@ MOMENTS = {
 
 
 def test_refused_at_any_moment_a_run_ends_in_an_error_of_one_line_and_a_clean_run_mends_it(
-    gate: Gate, bucket: str, lake: Lake, zone: LandingZone, files: dict[str, Path]
+    gate: StoreProxy, bucket: str, lake: Lake, zone: LandingZone, files: dict[str, Path]
 ) -> None:
-    options = options_for(gate.server_port)
+    options = gate.options
     far_lake, far_zone = (
         Lake(Location.of(f"{bucket}/lake", options)),
         LandingZone(Location.of(f"{bucket}/landing", options)),

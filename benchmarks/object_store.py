@@ -1,0 +1,249 @@
+"""An S3-compatible server on loopback, and a proxy before it that counts requests and bytes, and may fail some."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import re
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+from benchmarks.measuring import ROOT
+from benchmarks.standalone import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_REGION = "eu-central-1"
+_SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+_INTERNAL = b"<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"
+# What may happen to a request: refused, or cut off before the store or after it has done what was asked.
+FAULTS = ("slow down", "internal error", "reset", "reset after")
+_REFUSED = {"slow down": (503, _SLOW_DOWN), "internal error": (500, _INTERNAL)}
+_INJECTED = "/-/injected"
+_HOP_BY_HOP = {"content-length", "transfer-encoding", "connection", "server", "date"}
+
+
+def options_for(port: int) -> dict[str, str]:
+    """The variables that name such a server."""
+    return {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "teetotal",
+        "AWS_SECRET_ACCESS_KEY": "of-no-worth",
+        "AWS_REGION": _REGION,
+    }
+
+
+@contextmanager
+def serve_s3() -> Iterator[int]:
+    """Moto's server, in a process of its own; gives its port."""
+    port = free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _await_answer(f"http://127.0.0.1:{port}/moto-api/")
+        yield port
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def make_bucket(port: int, name: str) -> str:
+    """An empty bucket; gives its URL."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    body = (
+        "<CreateBucketConfiguration xmlns='http://s3.amazonaws.com/doc/2006-03-01/'>"
+        f"<LocationConstraint>{_REGION}</LocationConstraint></CreateBucketConfiguration>"
+    )
+    # moto asks for no signature, only for the region that a signature would name.
+    key = f"AWS4-HMAC-SHA256 Credential=teetotal/20260101/{_REGION}/s3/aws4_request"
+    connection.request("PUT", f"/{name}", body, {"Authorization": key})
+    answer = connection.getresponse()
+    if answer.status != http.client.OK:
+        raise AssertionError(f"no bucket was made: {answer.status} {answer.read()[:300]!r}")
+    connection.close()
+    return f"s3://{name}"
+
+
+class StoreProxy(ThreadingHTTPServer):
+    """Passes requests on to a store; a share of them, drawn by a seed, fails in one of the ways that stores fail."""
+
+    daemon_threads = True
+
+    def __init__(self, beyond: int, seed: int = 0) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.beyond = beyond
+        # The share of requests that fail, and in which ways.
+        self.fails = 0.0
+        self.faults: tuple[str, ...] = FAULTS
+        # Only requests whose method and path fit this.
+        self.only: str | None = None
+        # Requests whose method and path fit this are refused for good.
+        self.refuses: str | None = None
+        self.refused_count = 0
+        self.requests: Counter[str] = Counter()
+        self.injected: Counter[str] = Counter()
+        self.sent_bytes = 0
+        self.received_bytes = 0
+        self._chance = random.Random(seed)
+        self._guard = threading.Lock()
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The variables that name the store behind this proxy."""
+        return options_for(self.server_port)
+
+    def draw_fault(self) -> str | None:
+        """What happens to the next request."""
+        with self._guard:
+            if self._chance.random() >= self.fails:
+                return None
+            fault = self._chance.choice(self.faults)
+            self.injected[fault] += 1
+            return fault
+
+    def count(self, method: str, sent: int, received: int) -> None:
+        """Take one request into account."""
+        with self._guard:
+            self.requests[method] += 1
+            self.sent_bytes += sent
+            self.received_bytes += received
+
+    def reset_counts(self) -> None:
+        """Count from here."""
+        with self._guard:
+            self.requests.clear()
+            self.injected.clear()
+            self.sent_bytes = self.received_bytes = 0
+
+    @contextmanager
+    def serving(self) -> Iterator[StoreProxy]:
+        """Serve in a thread."""
+        worker = threading.Thread(target=self.serve_forever, args=(0.05,))
+        worker.start()
+        try:
+            yield self
+        finally:
+            self.shutdown()
+            worker.join()
+            self.server_close()
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of clients that went away."""
+
+
+@contextmanager
+def serve_proxy(beyond: int, seed: int, fails: float) -> Iterator[int]:
+    """The same in a process of its own, for a client that keeps Python's lock while it waits; gives its port."""
+    command = [sys.executable, "-m", "benchmarks.object_store", str(beyond), str(seed), str(fails)]
+    with subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE) as server:
+        try:
+            yield int(server.stdout.readline() if server.stdout is not None else "")
+        finally:
+            server.terminate()
+
+
+def read_injected(port: int) -> dict[str, int]:
+    """The faults that such a proxy has had requests meet."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{_INJECTED}", timeout=30) as answer:
+        found: dict[str, int] = json.load(answer)
+        return found
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    # An answer goes out as one packet; in pieces it would wait 40 ms for each to be acknowledged.
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    server: StoreProxy
+
+    def handle_any(self) -> None:
+        """Pass a request on, or have it fail."""
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.path == _INJECTED:
+            self._answer(200, {}, json.dumps(self.server.injected).encode())
+            return
+        refuses = self.server.refuses
+        if refuses is not None and re.search(refuses, f"{self.command} {self.path}"):
+            self.server.refused_count += 1
+            self._answer(403, {}, b"<Error><Code>AccessDenied</Code></Error>")
+            return
+        only = self.server.only
+        may_fail = only is None or re.search(only, f"{self.command} {self.path}")
+        fault = self.server.draw_fault() if may_fail else None
+        if fault in _REFUSED:
+            status, text = _REFUSED[fault]
+            self._answer(status, {}, text)
+            return
+        if fault == "reset":
+            self._reset()
+            return
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.beyond)
+        connection.request(self.command, self.path, body, dict(self.headers))
+        response = connection.getresponse()
+        answer = response.read()
+        connection.close()
+        self.server.count(_name_request(self.command, self.path), len(body), len(answer))
+        if fault == "reset after":
+            self._reset()
+            return
+        self._answer(response.status, dict(response.headers), answer)
+
+    def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        """Give an answer of known length."""
+        self.send_response(status)
+        for name, value in headers.items():
+            if name.lower() not in _HOP_BY_HOP:
+                self.send_header(name, value)
+        length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(body))
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _reset(self) -> None:
+        """Cut the connection as a network does: with a reset, and no answer."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
+        self.connection.close()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_any  # noqa: N815 - names of http.server
+
+
+def _name_request(method: str, path: str) -> str:
+    return "LIST" if method == "GET" and "list-type=2" in path else method
+
+
+def _await_answer(url: str, patience_s: float = 60) -> None:
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()  # noqa: S310 - our own server on loopback
+        except (urllib.error.URLError, ConnectionError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+if __name__ == "__main__":
+    proxy = StoreProxy(int(sys.argv[1]), int(sys.argv[2]))
+    proxy.fails = float(sys.argv[3])
+    print(proxy.server_port, flush=True)
+    proxy.serve_forever()

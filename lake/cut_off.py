@@ -1,0 +1,65 @@
+"""Requests to an object store that were cut off: nobody knows whether the store did what was asked, so look and repeat.
+
+A store's client repeats by itself what it can repeat blindly. What it cannot is a conditional put: the entry of a
+commit, the claim of a landing. Each is repeated here by whoever can tell its own from another's.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+import obstore
+from deltalake.exceptions import DeltaError
+from obstore.exceptions import AlreadyExistsError, BaseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from obstore.store import ObjectStore
+
+Answer = TypeVar("Answer")
+
+_TRIES = 8
+_FIRST_WAIT_S = 0.05
+# As the HTTP client of both libraries says it; a server that answers, with whatever status, is not cut off.
+_TEXTS = re.compile(
+    r"error sending request|error decoding response body|operation timed out|connection (?:reset|closed)", re.IGNORECASE
+)
+
+
+def is_cut_off(error: BaseException) -> bool:
+    """Whether a request failed without an answer."""
+    return isinstance(error, (OSError, BaseError, DeltaError)) and _TEXTS.search(str(error)) is not None
+
+
+def repeat_cut_off(act: Callable[[], Answer]) -> Answer:
+    """Do what may be done twice; again, after a while, where it was cut off."""
+    for attempt in range(_TRIES):
+        try:
+            return act()
+        except (OSError, BaseError, DeltaError) as error:
+            if not is_cut_off(error) or attempt == _TRIES - 1:
+                raise
+            time.sleep(random.uniform(0.5, 1) * _FIRST_WAIT_S * 2**attempt)  # noqa: S311 - jitter, not a secret
+    raise AssertionError("unreachable")
+
+
+def put_new(store: ObjectStore, path: str, data: bytes) -> None:
+    """Put an object where there is none; one that is there is an error, unless it is what a put of ours left."""
+    was_cut_off = False
+
+    def put() -> None:
+        nonlocal was_cut_off
+        try:
+            obstore.put(store, path, data, mode="create")
+        except AlreadyExistsError:
+            if not was_cut_off or bytes(obstore.get(store, path).bytes()) != data:
+                raise
+        except BaseError:
+            was_cut_off = True
+            raise
+
+    repeat_cut_off(put)

@@ -1,0 +1,183 @@
+"""Landing zone and lake in an object store of which one request in twenty fails: the rows of a lake on this disk."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from assets.build.catalogue import TABLES
+from benchmarks.object_store import FAULTS, make_bucket, options_for, read_injected, serve_proxy, serve_s3
+from lake.keyring import KeyringFile
+from lake.landing_zone import LandingZone
+from pipelines.cli.main import main
+from pipelines.cli.session import open_lake, open_signed_lake
+from pipelines.definitions import build_definitions
+from pipelines.instance import open_instance
+from pipelines.settings import settings
+from tests.support.build_runs import build_runs
+from tests.support.campaigns import is_soak
+from tests.support.small_runs import OFF, TEE, trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from pipelines.settings import Settings
+
+RUNS = {"calm-off": (100, OFF), "calm-tee": (120, f'{TEE}baseline = "calm-off"\n')}
+SHARE = 0.05
+SEED = 20261117
+State = dict[tuple[str, str], str]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A lake and a landing zone, with records and keys of their own."""
+
+    lake: str
+    landing: str
+    home: Path
+    variables: Mapping[str, str]
+
+    def teetotal(self, *words: str) -> Result:
+        """Run the command in this process."""
+        places = ("--lake", self.lake, "--landing", self.landing)
+        return CliRunner(env=dict(self.variables)).invoke(main, [*places, *words], catch_exceptions=False)
+
+    def build(self) -> None:
+        """All tables of all runs: by the command with its checks, or in the small form by the tiers alone."""
+        if is_soak():
+            self.ask("run")
+            return
+        chosen = self.chosen
+        lake = open_signed_lake(chosen)
+        build_runs(lake, LandingZone(chosen.landing), list(RUNS))
+        lake.log_statements()
+
+    @property
+    def chosen(self) -> Settings:
+        """What the command would find."""
+        return settings(self.lake, self.landing, environment=self.variables)
+
+    def ask(self, *words: str) -> str:
+        """What a command that succeeds says, without the names of places."""
+        found = self.teetotal(*words)
+        assert found.exit_code == 0, found.output
+        return re.sub(re.escape(self.lake.rpartition("/")[0]), "PLACE", found.output)
+
+    @property
+    def state(self) -> State:
+        """The content digest of every table and run."""
+        lake = open_lake(self.chosen)
+        snapshots = [lake.snapshot(table) for table in TABLES.values()]
+        return {
+            (one.table.full_name, run_id): one.content_sha256(run_id) for one in snapshots for run_id in one.run_ids
+        }
+
+
+@dataclass(frozen=True)
+class Sites:
+    """The same runs on this disk and in an object store, behind what has its requests fail."""
+
+    near: Site
+    far: Site
+    # The port of the latter.
+    proxy: int
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
+    root = tmp_path_factory.mktemp("sites")
+    KeyringFile(root / "keyring.json").create()
+    runs = {}
+    for run_id, (step_us, manifest) in RUNS.items():
+        runs[run_id] = root / "recorded" / run_id
+        runs[run_id].mkdir(parents=True)
+        (runs[run_id] / "rank0.json").write_bytes(trace(step_us))
+        (runs[run_id] / "run.toml").write_text(manifest)
+
+    def make_site(name: str, place: str, **more: str) -> Site:
+        home = root / name / ".dagster"
+        home.mkdir(parents=True)
+        (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+        own = {"DAGSTER_HOME": str(home), "TEETOTAL_DOCS": str(root / name / "docs")}
+        keys = {
+            "TEETOTAL_KEYRING": str(root / "keyring.json"),
+            "TEETOTAL_SIGNING_KEY": str(root / name / "signing-key.pem"),
+            "TEETOTAL_TRUST": str(root / name / "signing-trust.txt"),
+        }
+        return Site(f"{place}/lake", f"{place}/landing", home, {**own, **keys, **more})
+
+    with serve_s3() as port, serve_proxy(port, SEED, SHARE) as proxy:
+        near = make_site("near", str(root / "near"))
+        far = make_site("far", f"{make_bucket(port, 'fleet')}/site", **options_for(proxy))
+        for site in (near, far):
+            assert site.teetotal("signing", "create").exit_code == 0
+            for run_id, directory in runs.items():
+                site.ask("land", str(directory), "--run-id", run_id)
+            site.build()
+        yield Sites(near, far, proxy)
+
+
+def test_with_one_request_in_twenty_failing_every_table_has_the_rows_of_a_local_lake(sites: Sites) -> None:
+    assert set(read_injected(sites.proxy)) == set(FAULTS)  # each kind has happened
+    near = sites.near.state
+    assert sites.far.state == near
+    assert {table.partition(".")[0] for table, _ in near} == {"bronze", "silver", "gold"}
+
+
+ASKED = [
+    ("show", "gold.step_overhead"),
+    ("query", "SELECT run_id, step_ns FROM gold.step_times ORDER BY ALL", "--format", "json"),
+    *([("status",), ("history",), ("compare", "calm-off", "calm-tee"), ("what-if", "calm-tee")] if is_soak() else []),
+]
+
+
+@pytest.mark.parametrize("words", ASKED, ids=lambda words: words[0])
+def test_what_is_asked_of_the_store_is_answered_as_locally(sites: Sites, words: tuple[str, ...]) -> None:
+    answers = [site.teetotal(*words) for site in (sites.near, sites.far)]
+    assert answers[0].exit_code == answers[1].exit_code
+    said = [re.sub(r"s3://fleet/site|/\S*/near", "PLACE", answer.output) for answer in answers]
+    assert said[1] == said[0]
+
+
+def test_export_writes_the_events_of_a_local_lake(sites: Sites, tmp_path: Path) -> None:
+    for name, site in (("near", sites.near), ("far", sites.far)):
+        site.ask("export", "calm-tee", "--perfetto", str(tmp_path / f"{name}.json"))
+    near, far = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("near", "far"))
+    assert far == near
+
+
+def test_every_partition_in_the_store_holds_what_was_signed(sites: Sites) -> None:
+    said = sites.far.ask("verify")
+    assert "hold what was signed" in said
+    assert "0 damaged" in said
+
+
+def test_keys_are_rotated_in_the_store(sites: Sites) -> None:
+    assert "sealed again" in sites.far.ask("keys", "rotate")
+    assert "every partition is sealed with the active key" in sites.far.ask("keys", "rotate").lower()
+
+
+if is_soak():
+
+    def test_maintenance_forgetting_and_reports_work_in_the_store(sites: Sites, tmp_path: Path) -> None:
+        far, before = sites.far, sites.far.state
+        far.ask("report", "--out", str(tmp_path / "far.html"))
+        assert (tmp_path / "far.html").stat().st_size > 100_000
+        with open_instance(far.chosen.home) as records:
+            job = build_definitions(far.chosen).resolve_job_def("maintenance")
+            assert job.execute_in_process(instance=records, raise_on_error=True).success
+        far.ask("forget", "calm-tee", "--yes")
+        after = far.state
+        assert "calm-tee" not in {run_id for _, run_id in after}
+        own = {key for key in before if key[1] == "calm-off" and key[0].startswith("bronze.")}
+        assert {key: after[key] for key in own} == {key: before[key] for key in own}
+        assert "0 damaged" in far.ask("verify")
