@@ -104,9 +104,12 @@ async def land_run(
                 except EvidenceRejected as error:  # it became a link out or a pipe since it was listed
                     return FileReport(source.name, source.size_bytes, reason=str(error))
                 with fetching as fetched:
-                    report = FileReport(source.name, source.size_bytes, sha256=fetched.sha256)
-                    if fetched.sha256 not in claimed:
-                        claimed.add(fetched.sha256)
+                    content = fetched.content_sha256
+                    report = FileReport(source.name, source.size_bytes, fetched.sha256, content_sha256=content)
+                    if content is None:
+                        report.reason = fetched.problem
+                    elif content not in claimed:
+                        claimed.add(content)
                         loop = asyncio.get_running_loop()
                         with naming(f"reading {source.name}"):
                             await loop.run_in_executor(pool, read_file, report, fetched, context)

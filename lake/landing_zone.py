@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -19,34 +19,39 @@ from lake.errors import EvidenceRejected, SourceUnavailable
 from lake.identity import MANIFEST, is_slug, slug
 from lake.landing_copies import copying, remove_abandoned
 from lake.locations import report_unreachable
-from lake.regular_files import SourceFile, Tree, copy_file, mark_of, open_named
+from lake.regular_files import SourceFile, Tree, copy_file, mark_of, open_named, read_blocks
+from lake.sealed_files import MAGIC, LandingSeals, is_sealed, make_sealer, seal_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from io import BufferedReader
 
     from lake.locations import Location
+    from lake.sealed_files import Recipient
 
 _CLAIM = ".landing"
 _BLOCK_BYTES = 1 << 20
 
 
 class Fetched:
-    """A landed file's bytes at hand on this machine, with their digest."""
+    """A landed file's bytes at hand on this machine, with their digest; what landed sealed is opened as it is read."""
 
     def __init__(
-        self, where: str, sha256: str, reopen: Callable[[], BufferedReader], spool: Path | None = None
+        self, file: LandedFile, seen: _Seen, reopen: Callable[[], BufferedReader], spool: Path | None = None
     ) -> None:
-        self._where = where
+        self._file = file
         self._reopen = reopen
         self._spool = spool
-        self.sha256 = sha256
+        # Of the bytes as they landed, and of what they hold; none where that may not be read, for this reason.
+        self.sha256 = seen.sha256
+        self.content_sha256 = seen.content_sha256
+        self.problem = seen.problem
+        self.is_sealed = seen.is_sealed
 
     def blocks(self) -> Iterator[bytes]:
-        """The bytes from the start; may be asked for again."""
-        with report_unreachable(f"{self._where} could not be read"), self._reopen() as file:
-            while block := file.read(_BLOCK_BYTES):
-                yield block
+        """The plain bytes from the start, in memory alone; may be asked for again."""
+        with report_unreachable(f"{self._file.where} could not be read"), self._reopen() as file:
+            yield from self._file.seals.open_blocks(file, self._file.run_id, self._file.name)
 
     def __enter__(self) -> Self:
         return self
@@ -54,6 +59,16 @@ class Fetched:
     def __exit__(self, *_: object) -> None:
         if self._spool is not None:
             self._spool.unlink()
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What one pass over a landed file's bytes tells."""
+
+    sha256: str
+    content_sha256: str | None
+    problem: str | None = None
+    is_sealed: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,14 +81,23 @@ class LandedFile:
     size_bytes: int | None
     etag: str
     problem: str | None = None
+    seals: LandingSeals = field(default_factory=LandingSeals)
+
+    @property
+    def where(self) -> str:
+        """The file as a person calls it."""
+        return f"{self.place}/{self.run_id}/{self.name}"
 
     async def fetch(self) -> Fetched:
-        """Bring the bytes here and digest them; a local file is digested where it lies."""
-        where = f"{self.place}/{self.run_id}/{self.name}"
-        with report_unreachable(f"{where} could not be read"):
+        """Bring the bytes here and digest them; a local file is digested where it lies.
+
+        What landed sealed is opened once to its end, before anybody makes rows of its beginning.
+        """
+        with report_unreachable(f"{self.where} could not be read"):
             if self.place.is_local:
                 sha256, mark = await asyncio.to_thread(self._digest)
-                return Fetched(where, sha256, lambda: self._open(mark))
+                seen = await asyncio.to_thread(self._look, sha256, lambda: self._open(mark))
+                return Fetched(self, seen, lambda: self._open(mark))
             digest = hashlib.sha256()
             answer = await obstore.get_async(self.place.store, f"{self.run_id}/{self.name}")
             handle, spool = tempfile.mkstemp(prefix="teetotal-")
@@ -82,11 +106,27 @@ class LandedFile:
                     async for block in answer.stream(_BLOCK_BYTES):
                         digest.update(block)
                         file.write(block)
+                path = Path(spool)
+                seen = await asyncio.to_thread(self._look, digest.hexdigest(), lambda: path.open("rb"))
             except BaseException:
                 os.unlink(spool)  # noqa: PTH108 - quicker than a thread
                 raise
-            path = Path(spool)
-            return Fetched(where, digest.hexdigest(), lambda: path.open("rb"), path)
+            return Fetched(self, seen, lambda: path.open("rb"), path)
+
+    def _look(self, sha256: str, reopen: Callable[[], BufferedReader]) -> _Seen:
+        """Whether a file is sealed, and whether all of it opens; one that is not is not read again."""
+        with reopen() as file:
+            sealed = is_sealed(file.read(len(MAGIC)))
+        if not sealed and not self.seals.must_be_sealed:
+            return _Seen(sha256, sha256)
+        content = hashlib.sha256()
+        try:
+            with reopen() as file:
+                for block in self.seals.open_blocks(file, self.run_id, self.name):
+                    content.update(block)
+        except EvidenceRejected as error:
+            return _Seen(sha256, None, str(error), sealed)
+        return _Seen(sha256, content.hexdigest(), None, sealed)
 
     def _digest(self) -> tuple[str, str]:
         """The digest of a local file, and the mark of the file that it is of."""
@@ -99,17 +139,16 @@ class LandedFile:
         file = open_landed(self.place.directory, self.run_id, self.name)
         if mark is not None and mark_of(os.fstat(file.fileno())) != mark:
             file.close()
-            raise SourceUnavailable(
-                f"{self.place}/{self.run_id}/{self.name} changed while it was read", "run it again when it is at rest"
-            )
+            raise SourceUnavailable(f"{self.where} changed while it was read", "run it again when it is at rest")
         return file
 
 
 class LandingZone:
     """All runs under one landing place."""
 
-    def __init__(self, place: Location) -> None:
+    def __init__(self, place: Location, seals: LandingSeals | None = None) -> None:
         self.place = place
+        self.seals = seals or LandingSeals()
 
     def run_ids(self) -> tuple[list[str], list[str]]:
         """The runs that are complete, and the directories that are not (no manifest yet, or no valid id)."""
@@ -122,10 +161,12 @@ class LandingZone:
         """The text of a run's manifest."""
         self._require(run_id)
         with report_unreachable(f"{self.place}/{run_id}/{MANIFEST} could not be read"):
-            if not self.place.is_local:
-                return bytes(obstore.get(self.place.store, f"{run_id}/{MANIFEST}").bytes())
-            with open_landed(self.place.directory, run_id, MANIFEST) as file:
-                return file.read()
+            if self.place.is_local:
+                with open_landed(self.place.directory, run_id, MANIFEST) as file:
+                    data = file.read()
+            else:
+                data = bytes(obstore.get(self.place.store, f"{run_id}/{MANIFEST}").bytes())
+        return self.seals.open_manifest(data, run_id)
 
     def files(self, run_id: str) -> list[LandedFile]:
         """All entries of a run's directory but the manifest; what may not be read says why."""
@@ -140,8 +181,17 @@ class LandingZone:
         with report_unreachable(f"{self.place}/{run_id}/{MANIFEST} could not be read"):
             return str(obstore.head(self.place.store, f"{run_id}/{MANIFEST}")["e_tag"])
 
-    def land(self, run_id: str, files: Mapping[str, Path | SourceFile], manifest: str) -> None:
-        """Copy a run's files in under the names given; it becomes visible all at once, the manifest last."""
+    def land(
+        self,
+        run_id: str,
+        files: Mapping[str, Path | SourceFile],
+        manifest: str,
+        recipient: Recipient | None = None,
+    ) -> None:
+        """Copy a run's files in under the names given; it becomes visible all at once, the manifest last.
+
+        With a recipient each file is sealed for it on its way, the manifest too.
+        """
         slug(run_id)
         sources = {name: open_named(file) if isinstance(file, Path) else file for name, file in files.items()}
         for name in files:
@@ -149,9 +199,9 @@ class LandingZone:
                 raise EvidenceRejected(f"{name!r} cannot be the name of a landed file", "use a plain file name")
         with report_unreachable(f"{self.place}/{run_id} could not be written"):
             if self.place.is_local:
-                self._land_locally(run_id, sources, manifest)
+                self._land_locally(run_id, sources, manifest, recipient)
             else:
-                self._land_remotely(run_id, sources, manifest)
+                self._land_remotely(run_id, sources, manifest, recipient)
 
     def listed_once(self) -> LandingZone:
         """The same zone, in which every directory is listed at most once: what one launch looks at."""
@@ -230,7 +280,7 @@ class LandingZone:
             elif name != entry.name:
                 problem = "its name is not valid UTF-8; rename it"
             size = None if problem else facts.st_size
-            yield LandedFile(self.place, run_id, name, size, mark_of(facts), problem)
+            yield LandedFile(self.place, run_id, name, size, mark_of(facts), problem, self.seals)
 
     def _remote_files(self, run_id: str) -> Iterator[LandedFile]:
         found = obstore.list_with_delimiter(self.place.store, f"{run_id}/")
@@ -241,9 +291,11 @@ class LandingZone:
             name = item["path"].rpartition("/")[2]
             if name == _CLAIM:
                 continue
-            yield LandedFile(self.place, run_id, name, item["size"], str(item["e_tag"]))
+            yield LandedFile(self.place, run_id, name, item["size"], str(item["e_tag"]), seals=self.seals)
 
-    def _land_locally(self, run_id: str, files: Mapping[str, SourceFile], manifest: str) -> None:
+    def _land_locally(
+        self, run_id: str, files: Mapping[str, SourceFile], manifest: str, recipient: Recipient | None
+    ) -> None:
         target = self.place.directory / run_id
         self.place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if target.exists():
@@ -252,10 +304,10 @@ class LandingZone:
         # A dot directory is no run: what a crash leaves there is never taken for one.
         with copying(self.place.directory) as staged:
             for name, source in files.items():
-                copy_file(source, staged / name)
+                copy_file(source, staged / name, make_sealer(recipient, run_id, name))
             own = staged / MANIFEST
             own.touch(0o600)
-            own.write_text(manifest, "utf-8")
+            own.write_bytes(seal_manifest(manifest, run_id, recipient))
             try:
                 staged.rename(target)
             except OSError:
@@ -263,7 +315,9 @@ class LandingZone:
                     raise _describe_taken(run_id) from None
                 raise
 
-    def _land_remotely(self, run_id: str, files: Mapping[str, SourceFile], manifest: str) -> None:
+    def _land_remotely(
+        self, run_id: str, files: Mapping[str, SourceFile], manifest: str, recipient: Recipient | None
+    ) -> None:
         store, claim = self.place.store, f"{run_id}/{_CLAIM}"
         try:
             obstore.put(store, claim, b"", mode="create")  # one landing at a time; the store decides who is first
@@ -273,9 +327,11 @@ class LandingZone:
             if [item for batch in obstore.list(store, f"{run_id}/") for item in batch if item["path"] != claim]:
                 raise _describe_taken(run_id)
             for name, source in files.items():
+                sealer = make_sealer(recipient, run_id, name)
                 with source.open() as file:
-                    obstore.put(store, f"{run_id}/{name}", file)
-            obstore.put(store, f"{run_id}/{MANIFEST}", manifest.encode())
+                    data = file if sealer is None else sealer(read_blocks(file, source.where))
+                    obstore.put(store, f"{run_id}/{name}", data)
+            obstore.put(store, f"{run_id}/{MANIFEST}", seal_manifest(manifest, run_id, recipient))
         finally:
             obstore.delete(store, claim)
 
@@ -284,7 +340,7 @@ class _ListedZone(LandingZone):
     """A landing zone as it was when each directory was first asked for."""
 
     def __init__(self, zone: LandingZone) -> None:
-        super().__init__(zone.place)
+        super().__init__(zone.place, zone.seals)
         self._zone = zone
         self._run_ids: tuple[list[str], list[str]] | None = None
         self._files: dict[str, list[LandedFile]] = {}

@@ -16,6 +16,7 @@ from lake.errors import ContractBroken
 from lake.keyring import KeyringFile, KeyringSecret, NoKeyring
 from lake.lineage.keys import SigningKeys
 from lake.locations import Location
+from lake.sealed_files import LandingSeals
 from pipelines.cli.memory_advice import find_memory
 from pipelines.hosts import parse_authority
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lake.executors import Site
-    from lake.keyring import KeyringSource
+    from lake.keyring import Keyring, KeyringSource
 
 # The address of a PostgreSQL server for Dagster's records. It may hold a password: files name it, none repeats it.
 POSTGRES_URL = "TEETOTAL_POSTGRES_URL"
@@ -83,6 +84,8 @@ class Settings:
     signing: SigningKeys | None = None
     # Which signatures count when a lake is verified.
     trust: Path = Path("signing-trust.txt")
+    # What opens files that landed sealed, and whether any others are taken.
+    seals: LandingSeals = field(default_factory=LandingSeals)
 
 
 def settings(
@@ -117,6 +120,7 @@ def settings(
         margin=_margin(margin, known),
         signing=_signing(place, keys, known),
         trust=_trust(place, keys, known),
+        seals=LandingSeals(partial(_peek_keyring, place, keys), _flag(known, "TEETOTAL_ACCEPT_ONLY_SEALED")),
     )
 
 
@@ -128,7 +132,7 @@ def site(lake: str, landing: str, keyring: str | None) -> Site:
     from lake.store import Lake
 
     chosen = settings(lake, landing, keyring)
-    return Site(Lake(chosen.lake, chosen.keyring), LandingZone(chosen.landing))
+    return Site(Lake(chosen.lake, chosen.keyring), LandingZone(chosen.landing, chosen.seals))
 
 
 def _path_of(keyring: KeyringSource) -> str | None:
@@ -314,6 +318,21 @@ def _limits(known: Mapping[str, str]) -> Limits:
         if value:
             given[one.name] = value
     return Limits(**given)
+
+
+def _peek_keyring(lake: Location, keyring: KeyringSource) -> Keyring:
+    """The keyring as it is; none is made where the lake was sealed already."""
+    from lake.keyring_guard import KeyringGuard  # here, because it imports an engine
+
+    return KeyringGuard(lake, keyring).peek()
+
+
+def _flag(known: Mapping[str, str], variable: str) -> bool:
+    """Whether something was switched on in the environment."""
+    value = known.get(variable, "").strip()
+    if value not in {"", "0", "1"}:
+        raise ContractBroken(f"{variable} is {value[:80]!r}", "expected 1 for yes or 0 for no")
+    return value == "1"
 
 
 def _at_least_one(known: Mapping[str, str], variable: str, default: int) -> int:

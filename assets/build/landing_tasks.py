@@ -78,11 +78,12 @@ def land_on(
         report = answer.report
         progress(report.name, report.size_bytes or 0, report.rows_count)
         if (
-            report.sha256 is not None and report.sha256 in read
+            report.content_sha256 is not None and report.content_sha256 in read
         ):  # the same content under two names was read by two executors: once is enough
-            reports.append(FileReport(report.name, report.size_bytes, sha256=report.sha256))
+            content = report.content_sha256
+            reports.append(FileReport(report.name, report.size_bytes, report.sha256, content_sha256=content))
             continue
-        read.add(report.sha256)
+        read.add(report.content_sha256)
         for name, kept in answer.kept.items():
             stages[name].keep(*kept)
         if report.is_trace:
@@ -94,7 +95,7 @@ def land_on(
 
 def read_landed(site: Site, order: FileOrder) -> FileAnswer:
     """Read one file to its end, on an executor; at most a few shards of it are in memory."""
-    source = LandedFile(site.zone.place, order.run_id, order.name, order.size_bytes, order.etag)
+    source = LandedFile(site.zone.place, order.run_id, order.name, order.size_bytes, order.etag, seals=site.zone.seals)
     with ExitStack() as exits:
         stages = {
             name: exits.enter_context(site.lake.executor_stage(_TABLES[name], order.run_id, spool))
@@ -104,7 +105,7 @@ def read_landed(site: Site, order: FileOrder) -> FileAnswer:
             fetched = exits.enter_context(asyncio.run(source.fetch()))
         except EvidenceRejected as error:  # it became a link out or a pipe since it was listed
             return FileAnswer(FileReport(source.name, source.size_bytes, reason=str(error)), None, {}, {})
-        report = FileReport(source.name, source.size_bytes, sha256=fetched.sha256)
+        report = FileReport(source.name, source.size_bytes, fetched.sha256, content_sha256=fetched.content_sha256)
         with naming(f"reading {source.name}"):
             read_file(report, fetched, ReadContext(stages, order.limits, lambda *_: None, order.keys))
         units = {} if report.events is None else {"": report.events}

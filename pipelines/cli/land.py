@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,10 @@ from bronze.land import peek
 from bronze.manifest import REGIMES, Manifest, claim_from_text, parse
 from lake.errors import EvidenceRejected, nearest
 from lake.identity import MANIFEST, is_slug, slug
+from lake.keyring_guard import KeyringGuard
 from lake.locations import report_unreachable
 from lake.regular_files import Tree, open_named
+from lake.sealed_files import find_recipient, is_sealed, parse_recipient, require_place
 from silver.cc_evidence import infer_regime
 
 if TYPE_CHECKING:
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
     from bronze.limits import Limits
     from lake.landing_zone import LandingZone
     from lake.regular_files import SourceFile
+    from lake.sealed_files import LandingSeals, Recipient
     from lake.store import Lake
+    from pipelines.settings import Settings
 
 _SUFFIXES = re.compile(r"(\.(json|gz|zst|zstd|pt|trace|chrome|csv|log|txt|sqlite|jsonl))+$", re.IGNORECASE)
 _RANK = re.compile(r"[-_.]?(?:rank|worker|r)[-_]?$", re.IGNORECASE)
@@ -51,6 +56,7 @@ def land_files(
     *,
     run_id: str | None,
     given: Mapping[str, str],
+    recipient: Recipient | None = None,
 ) -> Landed:
     """Put files into the landing zone as one run; what is typed wins over its `run.toml`, which wins over its files."""
     # Directories stay open until all is copied: one that is swapped meanwhile is not the one that was looked at.
@@ -62,22 +68,25 @@ def land_files(
                 f"no file to land in {', '.join(map(str, paths))}", "name files, or a directory of files"
             )
         name = slug(run_id) if run_id else _name_of(paths, files)
-        recorded = _read_manifest(own) if own else Manifest({}, {})
+        recorded = _read_manifest(own, name, zone.seals) if own else Manifest({}, {})
         typed = {key: claim_from_text(key, value) for key, value in given.items()}
-        peeks = {key: _peek(key, file, limits) for key, file in files.items()}
+        seals = None if recipient is not None else zone.seals
+        peeks = {key: _peek(name, key, file, limits, seals) for key, file in files.items()}
         claims = {**_merge_envelopes(peeks.values()), **recorded.claims, **typed}
         notes = [] if any(one.format for one in peeks.values()) else [_NOTHING_READ]
         notes += _add_regime(claims, peeks)
         text = Manifest(claims, recorded.extra).to_toml()
         manifest = parse(text.encode(), f"the manifest of {name}")
-        zone.land(name, files, text)
+        zone.land(name, files, text, recipient)
         return Landed(name, manifest, len(files), tuple(notes))
 
 
-def _read_manifest(own: SourceFile) -> Manifest:
-    """The manifest that lies beside the files."""
+def _read_manifest(own: SourceFile, run_id: str, seals: LandingSeals) -> Manifest:
+    """The manifest that lies beside the files, opened where it is sealed."""
     with report_unreachable(f"{own.where} could not be read"), own.open() as file:
         text = file.read(_MOST_MANIFEST_BYTES + 1)
+    if is_sealed(text):
+        text = b"".join(seals.open_blocks(BytesIO(text), run_id, MANIFEST))
     if len(text) > _MOST_MANIFEST_BYTES:
         raise EvidenceRejected(f"{own.where} has more than {_MOST_MANIFEST_BYTES:,} bytes, which no manifest has")
     return parse(text, own.where)
@@ -149,14 +158,40 @@ def warn_of_unknown(lake: Lake, zone: LandingZone, landed: Landed) -> list[str]:
     ]
 
 
-def _peek(name: str, file: SourceFile, limits: Limits) -> Peek:
+def choose_recipient(chosen: Settings, *, seal: bool, seal_for: Path | None) -> Recipient | None:
+    """The key that files are sealed for: none, the lake's own, or one from a file."""
+    if seal_for is not None:
+        with report_unreachable(f"{seal_for} could not be read"), open_named(seal_for).open() as file:
+            return parse_recipient(file.read(_MOST_MANIFEST_BYTES), str(seal_for))
+    if seal:
+        return find_recipient(KeyringGuard(chosen.lake, chosen.keyring).peek())
+    if chosen.seals.must_be_sealed:
+        raise EvidenceRejected(
+            "this lake accepts sealed files alone (TEETOTAL_ACCEPT_ONLY_SEALED)", "land them with --seal"
+        )
+    return None
+
+
+def _peek(run_id: str, name: str, file: SourceFile, limits: Limits, seals: LandingSeals | None) -> Peek:
+    """Look at a file as it will land; one that is sealed already must be sealed for this run, name and lake."""
+
     def blocks() -> Iterator[bytes]:
         with file.open() as opened:
+            if seals is not None:
+                yield from seals.open_blocks(opened, run_id, name)
+                return
             while block := opened.read(_BLOCK_BYTES):
                 yield block
 
     with report_unreachable(f"{file.where} could not be read"):
-        return peek(blocks, name, limits)
+        with file.open() as opened:
+            try:
+                was_sealed = require_place(opened, run_id, name)
+            except EvidenceRejected as error:
+                raise EvidenceRejected(f"{file.where}: {error.what}", error.hint) from error
+        found = peek(blocks, name, limits)
+    # Whoever lands it need not be able to open it.
+    return replace(found, format="sealed") if was_sealed and found.format is None else found
 
 
 def _add_regime(claims: dict[str, Any], peeks: Mapping[str, Peek]) -> list[str]:

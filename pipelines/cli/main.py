@@ -113,6 +113,8 @@ main.add_command(history)
 @click.option("--regime", metavar="R", help="How links are secured: cc_off, hopper_spt_cc, sw_per_hop_aesgcm, …")
 @click.option("--baseline", metavar="ID", help="The baseline without a TEE.")
 @click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="Any field of run.toml (docs/manifest.md).")
+@click.option("--seal", is_flag=True, help="Encrypt each file for this lake's own key (docs/sealed-landing.md).")
+@click.option("--seal-for", metavar="FILE", type=click.Path(path_type=Path), help="The same, for this public key.")
 @click.pass_obj
 def land(
     chosen: Settings,
@@ -121,6 +123,8 @@ def land(
     regime: str | None,
     baseline: str | None,
     given: tuple[str, ...],
+    seal: bool,
+    seal_for: Path | None,
 ) -> None:
     """Put the files of one run (or a directory of them) into the landing zone."""
     from lake.landing_zone import LandingZone
@@ -128,9 +132,11 @@ def land(
 
     fields = dict(_pair(text) for text in given)
     fields |= {name: value for name, value in (("regime", regime), ("baseline", baseline)) if value}
-    zone = LandingZone(chosen.landing)
-    landed = land.land_files(zone, paths, chosen.limits, run_id=run_id, given=fields)
-    session.print_lines(f"landed {landed.run_id}: {landed.files} files in {chosen.landing}")
+    zone = LandingZone(chosen.landing, chosen.seals)
+    recipient = land.choose_recipient(chosen, seal=seal, seal_for=seal_for)
+    landed = land.land_files(zone, paths, chosen.limits, run_id=run_id, given=fields, recipient=recipient)
+    how = "" if recipient is None else f", sealed for {recipient.recipient_id}"
+    session.print_lines(f"landed {landed.run_id}: {landed.files} files in {chosen.landing}{how}")
     for key, value in landed.manifest.claims.items():
         session.print_lines(f"  {key} = {value}")
     for note in (*landed.notes, *land.warn_of_unknown(session.open_lake(chosen), zone, landed)):
@@ -148,9 +154,8 @@ def status(chosen: Settings) -> None:
     from pipelines.cli import status as states
     from report.terminal_text import make_printable
 
-    found = states.collect_status(
-        session.open_lake(chosen), LandingZone(chosen.landing), load_keys(chosen.attestation_keys), chosen.margin
-    )
+    zone = LandingZone(chosen.landing, chosen.seals)
+    found = states.collect_status(session.open_lake(chosen), zone, load_keys(chosen.attestation_keys), chosen.margin)
     if not found.lines and not found.notes:
         session.print_lines(
             f"nothing in {chosen.landing} and no lake in {chosen.lake} yet: land a run with `teetotal land`, "

@@ -60,7 +60,7 @@ def open_checks(chosen: Settings, landing: str | None) -> Iterator[pl.DataFrame]
         lake = Lake(
             Location.of(Path(home) / "lake"), KeyringFile(Path(home) / "keyring.json", is_made_on_first_use=True)
         )
-        _build(BuildContext(lake, LandingZone(Location.of(landing)), chosen.limits))
+        _build(BuildContext(lake, LandingZone(Location.of(landing), chosen.seals), chosen.limits))
         yield _read_checks(lake)
 
 
