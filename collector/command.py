@@ -72,6 +72,9 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     _add_window(parser)
     parser.add_argument("--trace-rank", action="append", type=int, help="a rank that leaves a trace; all by default")
     parser.add_argument("--extra", type=json.loads, default={}, help="further fields under [extra], as JSON")
+    parser.add_argument(
+        "--seal-for", type=Path, metavar="PUBLIC_KEY_FILE", help="encrypt all that is written for this lake"
+    )
     parser.add_argument("script", help="training script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
     parser.set_defaults(does=_run)
@@ -120,6 +123,7 @@ def _run(options: argparse.Namespace) -> int:
         window=_window(options),
         device=where,
         is_traced=is_traced,
+        seal_for=options.seal_for,
         extra=options.extra,
         **claims,
     ) as recording:

@@ -7,15 +7,23 @@ import os
 import secrets
 import shutil
 import time
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
 from .errors import RecordingRefused
 from .manifest import MANIFEST, check_run_id
+from .sealed_files import read_public_key, seal_blocks
+from .workspace import MemoryFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _DONE, _FAILED = ".done", ".failed"
 _POLL_S = 0.05
+_BLOCK_BYTES = 1 << 20
 
 
 class Landing:
@@ -25,7 +33,17 @@ class Landing:
     A name that begins with a dot is no run id, so nothing takes the unfinished directory for a run.
     """
 
-    def __init__(self, landing: str | Path, run_id: str, rank: int, ranks: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        landing: str | Path,
+        run_id: str,
+        rank: int,
+        ranks: int,
+        timeout_s: float,
+        seal_for: str | Path | None = None,
+    ) -> None:
+        self._key = None if seal_for is None else read_public_key(seal_for)
+        self._run_id = run_id
         self._final = Path(landing) / check_run_id(run_id)
         self._rank = rank
         self._ranks = ranks
@@ -33,10 +51,14 @@ class Landing:
         if self._final.exists():
             raise RecordingRefused(f"{self._final} is there already; choose another run id or remove it")
         self.folder = self._final.with_name(f".{run_id}.{_token(rank, ranks)}.partial")
+        # Where this rank writes: what is to be sealed lies in memory until it is.
+        self._memory = None if self._key is None else MemoryFolder()
+        self.workspace = self.folder if self._memory is None else self._memory.path
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def finish(self, manifest: str | None) -> None:
         """Say that this rank's files are complete; rank 0 lands the directory once all are."""
+        self._seal_files()
         self._say(_DONE)
         if self._rank:
             return
@@ -46,7 +68,7 @@ class Landing:
             self._await_all()
             for mark in self.folder.glob(f"*{_DONE}"):
                 mark.unlink()
-            (self.folder / MANIFEST).write_text(manifest, "utf-8")
+            (self.folder / MANIFEST).write_bytes(b"".join(self._seal([manifest.encode()], MANIFEST)))
             _flush(self.folder)
             self.folder.rename(self._final)
         except BaseException:
@@ -56,10 +78,25 @@ class Landing:
 
     def fail(self) -> None:
         """Leave nothing: rank 0 removes the directory, another rank tells it to."""
+        if self._memory is not None:
+            self._memory.remove()
         if self._rank:
             self._say(_FAILED)
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _seal_files(self) -> None:
+        """Bring this rank's files from memory into the run's directory, sealed on the way."""
+        if self._memory is None:
+            return
+        for path in sorted(self.workspace.iterdir()):
+            with path.open("rb") as plain, (self.folder / path.name).open("wb") as sealed:
+                sealed.writelines(self._seal(iter(partial(plain.read, _BLOCK_BYTES), b""), path.name))
+            path.unlink()
+        self._memory.remove()
+
+    def _seal(self, blocks: Iterable[bytes], name: str) -> Iterable[bytes]:
+        return blocks if self._key is None else seal_blocks(blocks, self._key, self._run_id, name)
 
     def _say(self, word: str) -> None:
         try:

@@ -91,7 +91,7 @@ class Recording:
     def __enter__(self) -> Self:
         self._stack = ExitStack()
         if self.rank == 0:
-            self._stack.enter_context(machine.Sampler(self.landing.folder / "device_samples.csv"))
+            self._stack.enter_context(machine.Sampler(self.landing.workspace / "device_samples.csv"))
         self._trace: Path | None = None
         self._profiler = self._profile() if self.is_traced else None
         if self._profiler is not None:
@@ -151,7 +151,7 @@ class Recording:
         return profile(activities=activities, schedule=plan, on_trace_ready=self._export, experimental_config=threads)
 
     def _export(self, profiler: profile) -> None:
-        self._trace = self.landing.folder / f"{self.run_id}-r{self.rank}.json"
+        self._trace = self.landing.workspace / f"{self.run_id}-r{self.rank}.json"
         profiler.export_chrome_trace(str(self._trace))
 
     def _write(self) -> None:
@@ -171,7 +171,7 @@ class Recording:
             with self._trace.open("rb") as plain, gzip.open(f"{self._trace}.gz", "wb", compresslevel=9) as packed:
                 shutil.copyfileobj(plain, packed, 1 << 20)
             self._trace.unlink()
-        with (self.landing.folder / f"steps-r{self.rank}.csv").open("w", encoding="utf-8", newline="") as file:
+        with (self.landing.workspace / f"steps-r{self.rank}.csv").open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file)
             rows.writerow(["rank", "step", "phase", "began_epoch_s", "duration_s"])
             for step in self.steps:
@@ -184,9 +184,9 @@ class Recording:
     def _manifest(self) -> str:
         mode, said = machine.confidential()
         if said is not None:
-            (self.landing.folder / "conf_compute.txt").write_text(said, "utf-8")
+            (self.landing.workspace / "conf_compute.txt").write_text(said, "utf-8")
         if mode in {"on", "devtools"} and (evidence := machine.fetch_attestation()) is not None:
-            (self.landing.folder / "attestation.json").write_text(evidence, "utf-8")
+            (self.landing.workspace / "attestation.json").write_text(evidence, "utf-8")
         processor = machine.processor()
         found = {
             "cc_mode": mode,
@@ -218,6 +218,7 @@ def record(
     device: torch.device | str | None = None,
     is_traced: bool = True,
     timeout_s: float = 300.0,
+    seal_for: str | Path | None = None,
     extra: dict[str, Value] | None = None,
     **claims: Value,
 ) -> Recording:
@@ -225,6 +226,8 @@ def record(
 
     Rank and world size come from the process group, else from the launcher. With `is_traced=False` a rank takes part
     without leaving a trace, so that a recording of many ranks stays small. A window without recorded steps leaves none.
+
+    With `seal_for`, the file of a lake's public key, nothing is written to a disk but sealed files (docs/collector.md).
     """
     rank, ranks = _place()
     window = window or Window()
@@ -238,7 +241,7 @@ def record(
         known["regime"] = ring.regime
         known["bucket_cap_mib"] = ring.bucket_cap_mib
     return Recording(
-        Landing(landing, run_id, rank, ranks, timeout_s),
+        Landing(landing, run_id, rank, ranks, timeout_s, seal_for),
         run_id,
         rank,
         ranks,
