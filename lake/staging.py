@@ -142,9 +142,16 @@ class Stage:
     """The stage of one partition: holds its lock, its spool directory and its finished units."""
 
     def __init__(
-        self, place: Location, table: Table, run_id: str, seal: Callable[[pa.RecordBatch], pa.RecordBatch]
+        self,
+        place: Location,
+        table: Table,
+        run_id: str,
+        seal: Callable[[pa.RecordBatch], pa.RecordBatch],
+        prefix: str = "",
     ) -> None:
         self.table = table
+        # How the names of its files begin, where those of bronze say that they are sealed.
+        self._prefix = prefix
         self.run_id = run_id
         self.seal = seal
         self._place = place
@@ -210,7 +217,7 @@ class Stage:
         folders = [f"{name}={named[name]}" for name in self.table.partition_by]
         self.keep(
             Staged(
-                path="/".join((*folders, f"{closed.sha256}.parquet")),
+                path="/".join((*folders, f"{self._prefix}{closed.sha256}.parquet")),
                 values=named,
                 rows=closed.rows,
                 bytes=closed.bytes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,6 +104,13 @@ def settings(
     place = Location.of(lake or known.get("TEETOTAL_LAKE") or "data/lake", options)
     zone = Location.of(landing or known.get("TEETOTAL_LANDING") or "data/landing", options)
     keys = _keyring(place, keyring, known)
+    seals = LandingSeals(
+        partial(_peek_keyring, place, keys),
+        _flag(known, "TEETOTAL_ACCEPT_ONLY_SEALED"),
+        _flag(known, "TEETOTAL_SEAL_BRONZE"),
+    )
+    reach = partial(site, str(place), str(zone), _path_of(keys))
+    reach = partial(reach, must_be_sealed=seals.must_be_sealed, seals_bronze=seals.seals_bronze)
     return Settings(
         lake=place,
         landing=zone,
@@ -112,7 +119,7 @@ def settings(
         home=_home(place, known),
         docs=Path(known.get("TEETOTAL_DOCS") or _beside(place) / "docs").expanduser().resolve(),
         attestation_keys=_path(known.get("TEETOTAL_ATTESTATION_KEYS")),
-        spark=_spark(known, partial(site, str(place), str(zone), _path_of(keys))),
+        spark=_spark(known, reach),
         checks=_checks(known),
         sensor_seconds=_at_least_one(known, "TEETOTAL_SENSOR_SECONDS", Settings.sensor_seconds),
         ui_hosts=_ui_hosts(known),
@@ -120,11 +127,13 @@ def settings(
         margin=_margin(margin, known),
         signing=_signing(place, keys, known),
         trust=_trust(place, keys, known),
-        seals=LandingSeals(partial(_peek_keyring, place, keys), _flag(known, "TEETOTAL_ACCEPT_ONLY_SEALED")),
+        seals=seals,
     )
 
 
-def site(lake: str, landing: str, keyring: str | None) -> Site:
+def site(
+    lake: str, landing: str, keyring: str | None, *, must_be_sealed: bool = False, seals_bronze: bool = False
+) -> Site:
     """Lake and landing zone as an executor reaches them: with the credentials of its own environment."""
     # Here, so that a command that hands its work to another process imports no engine.
     from lake.executors import Site
@@ -132,7 +141,10 @@ def site(lake: str, landing: str, keyring: str | None) -> Site:
     from lake.store import Lake
 
     chosen = settings(lake, landing, keyring)
-    return Site(Lake(chosen.lake, chosen.keyring), LandingZone(chosen.landing, chosen.seals))
+    # What the driver decides counts: an executor's environment need not say it again.
+    decided = replace(chosen.seals, must_be_sealed=must_be_sealed, seals_bronze=seals_bronze)
+    opened = Lake(chosen.lake, chosen.keyring, seals_bronze=seals_bronze)
+    return Site(opened, LandingZone(chosen.landing, decided))
 
 
 def _path_of(keyring: KeyringSource) -> str | None:
