@@ -19,6 +19,7 @@ from pipelines.cli.history_command import history
 from pipelines.cli.key_commands import keys
 from pipelines.cli.lineage_commands import anchor, evidence, signing
 from pipelines.cli.plan_command import plan
+from pipelines.cli.release_command import release
 from pipelines.cli.run_commands import demo, run
 from pipelines.cli.verify_command import verify
 
@@ -105,6 +106,7 @@ main.add_command(gate)
 main.add_command(baseline)
 main.add_command(plan)
 main.add_command(history)
+main.add_command(release)
 
 
 @main.command()
