@@ -14,7 +14,6 @@ import hashlib
 import itertools
 import os
 from dataclasses import dataclass, field
-from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -114,8 +113,16 @@ def seal_blocks(blocks: Iterable[bytes], recipient: Recipient, run_id: str, name
 def make_sealer(
     recipient: Recipient | None, run_id: str, name: str
 ) -> Callable[[Iterator[bytes]], Iterator[bytes]] | None:
-    """What seals the blocks of one file; none where there is nobody to seal them for."""
-    return None if recipient is None else partial(seal_blocks, recipient=recipient, run_id=run_id, name=name)
+    """What seals the blocks of one file that is not sealed yet; none where there is nobody to seal them for."""
+    if recipient is None:
+        return None
+
+    def seal(blocks: Iterator[bytes]) -> Iterator[bytes]:
+        first = next(blocks, b"")
+        whole = itertools.chain((first,), blocks)
+        return whole if is_sealed(first) else seal_blocks(whole, recipient, run_id, name)
+
+    return seal
 
 
 def seal_manifest(manifest: str, run_id: str, recipient: Recipient | None) -> bytes:

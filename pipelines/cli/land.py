@@ -17,7 +17,7 @@ from lake.identity import MANIFEST, is_slug, slug
 from lake.keyring_guard import KeyringGuard
 from lake.locations import report_unreachable
 from lake.regular_files import Tree, open_named
-from lake.sealed_files import find_recipient, is_sealed, parse_recipient, require_place
+from lake.sealed_files import MAGIC, find_recipient, is_sealed, parse_recipient, require_place
 from silver.cc_evidence import infer_regime
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _SUFFIXES = re.compile(r"(\.(json|gz|zst|zstd|pt|trace|chrome|csv|log|txt|sqlite|jsonl))+$", re.IGNORECASE)
 _RANK = re.compile(r"[-_.]?(?:rank|worker|r)[-_]?$", re.IGNORECASE)
-_BLOCK_BYTES = 1 << 20
 _NOTHING_READ = "none of these files is in a format that teetotal reads; docs/landing.md lists them"
 _MOST_MANIFEST_BYTES = 1 << 20
 
@@ -47,6 +46,7 @@ class Landed:
     manifest: Manifest
     files: int
     notes: tuple[str, ...] = ()
+    sealed_for: str | None = None
 
 
 def land_files(
@@ -68,9 +68,10 @@ def land_files(
                 f"no file to land in {', '.join(map(str, paths))}", "name files, or a directory of files"
             )
         name = slug(run_id) if run_id else _name_of(paths, files)
+        recipient = _require_sealing(zone.seals, [*files.values(), *([own] if own else [])], recipient)
         recorded = _read_manifest(own, name, zone.seals) if own else Manifest({}, {})
         typed = {key: claim_from_text(key, value) for key, value in given.items()}
-        seals = None if recipient is not None else zone.seals
+        seals = replace(zone.seals, must_be_sealed=False)
         peeks = {key: _peek(name, key, file, limits, seals) for key, file in files.items()}
         claims = {**_merge_envelopes(peeks.values()), **recorded.claims, **typed}
         notes = [] if any(one.format for one in peeks.values()) else [_NOTHING_READ]
@@ -78,7 +79,8 @@ def land_files(
         text = Manifest(claims, recorded.extra).to_toml()
         manifest = parse(text.encode(), f"the manifest of {name}")
         zone.land(name, files, text, recipient)
-        return Landed(name, manifest, len(files), tuple(notes))
+        sealed_for = None if recipient is None else recipient.recipient_id
+        return Landed(name, manifest, len(files), tuple(notes), sealed_for)
 
 
 def _read_manifest(own: SourceFile, run_id: str, seals: LandingSeals) -> Manifest:
@@ -163,25 +165,33 @@ def choose_recipient(chosen: Settings, *, seal: bool, seal_for: Path | None) -> 
     if seal_for is not None:
         with report_unreachable(f"{seal_for} could not be read"), open_named(seal_for).open() as file:
             return parse_recipient(file.read(_MOST_MANIFEST_BYTES), str(seal_for))
-    if seal:
-        return find_recipient(KeyringGuard(chosen.lake, chosen.keyring).peek())
-    if chosen.seals.must_be_sealed:
+    return find_recipient(KeyringGuard(chosen.lake, chosen.keyring).peek()) if seal else None
+
+
+def _require_sealing(seals: LandingSeals, files: Iterable[SourceFile], recipient: Recipient | None) -> Recipient | None:
+    """Whom to seal for: a run of which a part is sealed lands sealed; one that is not may be refused."""
+    if recipient is not None:
+        return recipient
+    if any(_is_sealed(file) for file in files):
+        return None if seals.keyring is None else find_recipient(seals.keyring())
+    if seals.must_be_sealed:
         raise EvidenceRejected(
             "this lake accepts sealed files alone (TEETOTAL_ACCEPT_ONLY_SEALED)", "land them with --seal"
         )
     return None
 
 
-def _peek(run_id: str, name: str, file: SourceFile, limits: Limits, seals: LandingSeals | None) -> Peek:
+def _is_sealed(file: SourceFile) -> bool:
+    with report_unreachable(f"{file.where} could not be read"), file.open() as opened:
+        return is_sealed(opened.read(len(MAGIC)))
+
+
+def _peek(run_id: str, name: str, file: SourceFile, limits: Limits, seals: LandingSeals) -> Peek:
     """Look at a file as it will land; one that is sealed already must be sealed for this run, name and lake."""
 
     def blocks() -> Iterator[bytes]:
         with file.open() as opened:
-            if seals is not None:
-                yield from seals.open_blocks(opened, run_id, name)
-                return
-            while block := opened.read(_BLOCK_BYTES):
-                yield block
+            yield from seals.open_blocks(opened, run_id, name)
 
     with report_unreachable(f"{file.where} could not be read"):
         with file.open() as opened:

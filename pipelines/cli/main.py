@@ -137,7 +137,7 @@ def land(
     zone = LandingZone(chosen.landing, chosen.seals)
     recipient = land.choose_recipient(chosen, seal=seal, seal_for=seal_for)
     landed = land.land_files(zone, paths, chosen.limits, run_id=run_id, given=fields, recipient=recipient)
-    how = "" if recipient is None else f", sealed for {recipient.recipient_id}"
+    how = "" if landed.sealed_for is None else f", sealed for {landed.sealed_for}"
     session.print_lines(f"landed {landed.run_id}: {landed.files} files in {chosen.landing}{how}")
     for key, value in landed.manifest.claims.items():
         session.print_lines(f"  {key} = {value}")
