@@ -124,7 +124,8 @@ def _change(lake: Location) -> Iterator[tuple[bytes | None, Callable[[bytes], No
     with report_unreachable(f"{FILE_NAME} in {lake} could not be read"):
         try:
             found = lake.store.get(FILE_NAME)
-            held, tag = bytes(found.bytes()), {"e_tag": found.meta["e_tag"], "version": found.meta["version"]}
+            held = bytes(found.bytes())
+            tag = {name: value for name in ("e_tag", "version") if (value := found.meta.get(name)) is not None}
         except (NotFoundError, FileNotFoundError):
             held, tag = None, None
 

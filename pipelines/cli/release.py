@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from lake.store import Lake
 
 _UNIT = (
-    "one tenant: all runs with the same owner in run.toml, of which at most {most} count; a run without an owner is a "
-    "tenant of its own"
+    "one tenant: all measured overheads of one owner in run.toml, of which at most {most} count; without an owner, "
+    "those against one baseline"
 )
 _NS_PER_MS = 1_000_000
 
@@ -77,22 +77,36 @@ def load_noise() -> Noise:
 def read_runs(lake: Lake) -> list[MeasuredRun]:
     """Every run whose overhead against a run without a TEE was measured; whose it is, opened with the keyring."""
     table = runs.TABLE
-    columns = ["run_id", "gpu", "parameters_count", "owner"]
+    columns = ["run_id", "gpu", "parameters_count", "owner", "repeat_of"]
     found = lake.reveal(table, lake.scan(table).select(columns).collect().to_arrow())
-    facts = {row["run_id"]: row for row in found.to_pylist()}
-    answers = lake.scan(step_overhead.TABLE).collect().to_dicts()
+    return choose_runs(found.to_pylist(), lake.scan(step_overhead.TABLE).collect().to_dicts())
+
+
+def choose_runs(known: Sequence[dict[str, Any]], answers: Sequence[dict[str, Any]]) -> list[MeasuredRun]:
+    """The measured runs with their tenants; a pair whose runs are of several owners is nobody's and left out.
+
+    Without an owner the tenant is the baseline: whatever was measured against it goes with it.
+    """
+    facts = {row["run_id"]: row for row in known}
+    repeats: dict[str | None, list[str]] = {}
+    for row in known:
+        repeats.setdefault(row["repeat_of"], []).append(row["run_id"])
     measured = []
     for row in answers:
-        is_overhead = is_tee_overhead(row)
-        if row["slowdown_ratio"] is None or not is_overhead or row["run_id"] not in facts:
+        sides = (row["run_id"], row["baseline_run_id"])
+        if row["slowdown_ratio"] is None or not is_tee_overhead(row) or not facts.keys() >= set(sides):
             continue
+        owners = {facts[run_id]["owner"] for side in sides for run_id in (side, *repeats.get(side, ()))}
+        if len(owners) > 1:
+            continue
+        (owner,) = owners
         fact = facts[row["run_id"]]
         values = {"slowdown": row["slowdown_ratio"]}
         values |= {} if row["overhead_ns"] is None else {"overhead": row["overhead_ns"] / _NS_PER_MS}
         measured.append(
             MeasuredRun(
                 run_id=row["run_id"],
-                tenant=f"owner {fact['owner']}" if fact["owner"] else f"run {row['run_id']}",
+                tenant=f"owner {owner}" if owner else f"baseline {row['baseline_run_id']}",
                 regime=row["regime"],
                 gpu=fact["gpu"],
                 parameters_count=fact["parameters_count"],
@@ -121,7 +135,7 @@ def _describe(asked: Asked, spent: Spent) -> dict[str, Any]:
     return {
         "what": "statistics of measured overheads with differential privacy, by OpenDP's discrete Laplace mechanism",
         "unit_of_privacy": _UNIT.format(most=asked.most),
-        "neighbours": "two lakes, of which one has a tenant more",
+        "neighbours": "two sets of measured overheads, of which one has a tenant more",
         "release": spent.number,
         "epsilon": format_epsilon(spent.epsilon),
         "delta": "0",

@@ -46,7 +46,7 @@ def teetotal(home: Path, *words: str) -> Result:
 def test_a_release_says_what_it_rests_on_and_what_each_number_cost(home: Path) -> None:
     made = json.loads(teetotal(home, "--epsilon", "1", "--budget", "2", "--format", "json").stdout)
     assert (made["epsilon"], made["budget"], made["budget_left"], made["delta"]) == ("1", "2", "1", "0")
-    assert made["unit_of_privacy"].startswith("one tenant: all runs with the same owner in run.toml")
+    assert made["unit_of_privacy"].startswith("one tenant: all measured overheads of one owner in run.toml")
     assert made["opendp_features"] == ["contrib"]
     numbers = made["numbers"]
     assert {row["regime"] for row in numbers} == set(GROUPINGS["regime"])
@@ -111,6 +111,29 @@ def test_the_noise_is_that_of_its_price() -> None:
     assert scale == pytest.approx(8)
     assert statistics.fmean(map(abs, found)) == pytest.approx(8, rel=0.1)
     assert noise([0] * 50, 4, 0.5)[0] != noise([0] * 50, 4, 0.5)[0]
+
+
+def test_a_pair_of_several_owners_is_nobodys_and_left_out() -> None:
+    facts = {"gpu": "H100", "parameters_count": 7, "repeat_of": None}
+    known = [
+        {**facts, "run_id": run_id, "owner": owner}
+        for run_id, owner in {
+            "a": "ada",
+            "a0": "ada",
+            "b": "bob",
+            "c": None,
+            "d": None,
+            "c0": None,
+            "e": "eve",
+            "e0": "eve",
+        }.items()
+    ]
+    known.append({**facts, "run_id": "e1", "owner": "bob", "repeat_of": "e0"})
+    pairs = {"a": "a0", "b": "a0", "c": "c0", "d": "c0", "e": "e0"}
+    answer = {"regime": "hopper_ppcie", "baseline_regime": "cc_off", "slowdown_ratio": 1.5, "overhead_ns": 3_000_000}
+    found = release.choose_runs(known, [{**answer, "run_id": a, "baseline_run_id": b} for a, b in pairs.items()])
+    assert {run.run_id: run.tenant for run in found} == {"a": "owner ada", "c": "baseline c0", "d": "baseline c0"}
+    assert found[0].values == {"slowdown": 1.5, "overhead": 3.0}
 
 
 def test_runs_are_those_that_were_measured_against_no_tee(recorded_lake: Lake) -> None:
