@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -88,6 +88,11 @@ class LandedFile:
         """The file as a person calls it."""
         return f"{self.place}/{self.run_id}/{self.name}"
 
+    async def digest(self) -> str:
+        """The digest of the bytes as they landed, which takes no key."""
+        with await replace(self, seals=LandingSeals(is_closed=True)).fetch() as fetched:
+            return fetched.sha256
+
     async def fetch(self) -> Fetched:
         """Bring the bytes here and digest them; a local file is digested where it lies.
 
@@ -117,7 +122,7 @@ class LandedFile:
         """Whether a file is sealed, and whether all of it opens; one that is not is not read again."""
         with reopen() as file:
             sealed = is_sealed(file.read(len(MAGIC)))
-        if not sealed and not self.seals.must_be_sealed:
+        if self.seals.is_closed or (not sealed and not self.seals.must_be_sealed):
             return _Seen(sha256, sha256)
         content = hashlib.sha256()
         try:
@@ -158,15 +163,17 @@ class LandingZone:
         return complete, sorted(set(names) - set(complete))
 
     def manifest(self, run_id: str) -> bytes:
-        """The text of a run's manifest."""
+        """The text of a run's manifest, opened where it landed sealed."""
+        return self.seals.open_manifest(self.landed_manifest(run_id), run_id)
+
+    def landed_manifest(self, run_id: str) -> bytes:
+        """The bytes of a run's manifest as they landed: what a statement names takes no key to compare."""
         self._require(run_id)
         with report_unreachable(f"{self.place}/{run_id}/{MANIFEST} could not be read"):
-            if self.place.is_local:
-                with open_landed(self.place.directory, run_id, MANIFEST) as file:
-                    data = file.read()
-            else:
-                data = bytes(obstore.get(self.place.store, f"{run_id}/{MANIFEST}").bytes())
-        return self.seals.open_manifest(data, run_id)
+            if not self.place.is_local:
+                return bytes(obstore.get(self.place.store, f"{run_id}/{MANIFEST}").bytes())
+            with open_landed(self.place.directory, run_id, MANIFEST) as file:
+                return file.read()
 
     def files(self, run_id: str) -> list[LandedFile]:
         """All entries of a run's directory but the manifest; what may not be read says why."""

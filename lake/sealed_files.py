@@ -139,6 +139,8 @@ class LandingSeals:
     must_be_sealed: bool = False
     # Whether what is made of landed files is sealed as well: such runs are made again when that changes.
     seals_bronze: bool = False
+    # For whoever compares bytes alone, and has no key: nothing is opened.
+    is_closed: bool = False
 
     def open_blocks(self, file: BinaryIO, run_id: str, name: str) -> Iterator[bytes]:
         """The plain bytes of a landed file, a chunk at a time; what is not sealed as it should be is refused."""

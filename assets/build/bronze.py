@@ -56,7 +56,7 @@ def materialise(
             landed = land_on(executors, zone, run_id, stages, limits, progress, keys)
         if mark_landing(zone.relist(), run_id, keys) != mark:
             raise SourceUnavailable(f"run {run_id} changed while it was read", "run it again when it is at rest")
-        whole, each = list_sources(run_id, zone.manifest(run_id), (file.sha256 for file in landed.files), keys)
+        whole, each = list_sources(run_id, zone.landed_manifest(run_id), (file.sha256 for file in landed.files), keys)
         with ThreadPoolExecutor(thread_name_prefix="commit") as pool:  # most of a commit is waiting for the disk
             commit = partial(lake.commit, made_from=landed.made_from, sources=whole)
             written = list(pool.map(commit, stages.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -157,6 +158,19 @@ def test_a_run_lands_sealed_with_its_manifest_and_is_read_in_the_clear(zone: Lan
         assert b"".join(fetched.blocks()) == b"".join(fetched.blocks()) == PLAIN
         assert fetched.is_sealed
         assert fetched.sha256 != fetched.content_sha256
+
+
+def test_whoever_compares_digests_needs_no_key(zone: LandingZone) -> None:
+    def refuse() -> Keyring:
+        raise ContractBroken("there is no keyring")
+
+    auditor = LandingZone(zone.place, LandingSeals(refuse))
+    (file,) = auditor.files(RUN)
+    landed = (zone.place.directory / RUN / NAME).read_bytes()
+    assert asyncio.run(file.digest()) == hashlib.sha256(landed).hexdigest()
+    assert auditor.landed_manifest(RUN) == (zone.place.directory / RUN / "run.toml").read_bytes()
+    with pytest.raises(ContractBroken):
+        auditor.manifest(RUN)
 
 
 def test_a_lake_that_accepts_sealed_files_alone_names_the_others(zone: LandingZone) -> None:
