@@ -40,6 +40,8 @@ class FileReport:
     name: str
     size_bytes: int | None
     sha256: str | None = None
+    # Of its plain bytes, sealed or not: what makes two files the same; none where it may not be read.
+    content_sha256: str | None = None
     format: str = "unknown"
     outcome: str = "rejected"
     reason: str | None = None
@@ -143,11 +145,13 @@ def settle_reports(reports: list[FileReport]) -> list[FileReport]:
     reports.sort(key=lambda report: report.name)
     by_content: dict[str, list[FileReport]] = {}
     for report in reports:
-        by_content.setdefault(report.sha256 or f"?{report.name}", []).append(report)
+        by_content.setdefault(report.content_sha256 or f"?{report.name}", []).append(report)
     settled = []
     for same in by_content.values():
         read = next((report for report in same if report.events or report.records or report.reason), same[0])
-        first = replace(read, name=same[0].name, size_bytes=same[0].size_bytes)
+        # Two sealed copies have one content and two digests; unreadable ranges name the one that was read.
+        named = read if read.sha256 != same[0].sha256 and read.unreadable_count else same[0]
+        first = replace(read, name=named.name, size_bytes=named.size_bytes, sha256=named.sha256)
         if first.outcome == "kept":
             first.rank_itself()
         settled.append(first)
@@ -160,7 +164,8 @@ def settle_reports(reports: list[FileReport]) -> list[FileReport]:
                 outcome="merged",
                 reason=f"same content as {first.name}",
             )
-            for other in same[1:]
+            for other in same
+            if other is not named
         ]
     kept = [report for report in settled if report.is_trace]
     taken = {report.rank for report in kept}

@@ -129,11 +129,9 @@ class _FileLanding:
         if self.is_open and self.memory.is_held_back(source):
             return hold_back(FileReport(source.name, source.size_bytes))
         known = self.memory.find_digest(source)
-        if known is not None:
-            found = self._claim(known, source)
-            if found is not None:
-                return found
-            self.claimed.discard(known)  # its rows are gone from the lake
+        found = None if known is None else self.memory.recall(known, source)
+        if found is not None:
+            return self._claim(found)
         held = await self.budget.take(source.size_bytes or 0)
         try:
             return await (self._read_open(source) if self.is_open else self._read(source))
@@ -154,25 +152,35 @@ class _FileLanding:
         except EvidenceRejected as error:  # it became a link out or a pipe since it was listed
             return FileReport(source.name, source.size_bytes, reason=str(error))
         with fetching as fetched:
-            found = self._claim(fetched.sha256, source)
+            content = fetched.content_sha256
+            report = FileReport(source.name, source.size_bytes, fetched.sha256, content_sha256=content)
+            if content is None:  # it landed sealed and does not open: yet, or ever
+                report.reason = fetched.problem
+                return hold_back(report, fetched.problem or "") if self.is_open else report
+            if content in self.claimed:
+                return report
+            found = self.memory.recall(fetched.sha256, source)
             if found is not None:
-                return found
-            report = FileReport(source.name, source.size_bytes, sha256=fetched.sha256)
+                return self._claim(found)
+            self.claimed.add(content)
             loop = asyncio.get_running_loop()
             try:
                 with naming(f"reading {source.name}"):
                     await loop.run_in_executor(self.pool, read_file, report, fetched, self.context)
             except SourceUnavailable:
-                self.claimed.discard(fetched.sha256)
+                self.claimed.discard(content)
                 raise
             return report
 
-    def _claim(self, sha256: str, source: Source) -> FileReport | None:
-        """The report of bytes that need not be read: another file has them, or an earlier landing read them."""
-        if sha256 in self.claimed:
-            return FileReport(source.name, source.size_bytes, sha256=sha256)
-        self.claimed.add(sha256)
-        return self.memory.recall(sha256, source)
+    def _claim(self, found: FileReport) -> FileReport:
+        """What an earlier landing made of a file, unless another file of the run has the same content."""
+        content = found.content_sha256
+        if content is None:
+            return found
+        if content in self.claimed:
+            return FileReport(found.name, found.size_bytes, found.sha256, content_sha256=content)
+        self.claimed.add(content)
+        return found
 
 
 async def land_run(

@@ -17,6 +17,8 @@ class Limits:
     max_inflation_ratio: int = 1_000
     # Rows and unreadable byte ranges of one file together.
     max_file_rows: int = 1_000_000_000
+    # A database that landed sealed is opened in memory, whole.
+    max_sealed_database_bytes: int = 2 * GIB
     max_event_bytes: int = 16 * MIB
     shard_bytes: int = 16 * MIB
     bytes_in_flight: int = 64 * MIB

@@ -57,16 +57,16 @@ _REMEMBERED, _SHORT = 1 << 15, 1 << 12
 class NsysSqliteReader(RecordReader):
     """One pass over one database."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, database: Path | bytes) -> None:
         super().__init__(nsys_events.TABLE)
-        self._path = path
+        self._database = database
         self._labels: dict[str, dict[int, str]] = {}
         self._list_ignored = nsys_around.Around()
         self._places: set[tuple[Any, ...]] = set()
 
     def _read(self) -> Iterator[None]:
         try:
-            database, present = untrusted_sqlite.open_untrusted(self._path, _DECLARED)
+            database, present = untrusted_sqlite.open_untrusted(self._database, _DECLARED)
         except sqlite3.Error as error:
             raise EvidenceRejected(f"it is an SQLite file that cannot be opened: {error}") from error
         try:

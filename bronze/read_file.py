@@ -18,12 +18,13 @@ from bronze.kineto import MOST_BASE_NS, KinetoReader, NotATrace
 from bronze.nsys_sqlite import NsysSqliteReader
 from bronze.prefetch import prefetch
 from bronze.tolerant_parser import make_range
-from bronze.untrusted_sqlite import MAGIC
+from bronze.untrusted_sqlite import MAGIC, hold_in_memory
 from lake.errors import EvidenceRejected
 from lake.locations import report_unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     import pyarrow as pa
 
@@ -39,9 +40,14 @@ _TAIL_BLOCKS = 3
 
 
 class Fetched(Protocol):
-    """A file's bytes at hand, to be read as often as needed."""
+    """A file's plain bytes at hand, to be read as often as needed; `problem` says why they may not be."""
 
+    # Of the bytes as they landed, sealed or not.
     sha256: str
+    # Of the plain bytes; the same where the file is not sealed.
+    content_sha256: str | None
+    problem: str | None
+    is_sealed: bool
 
     def blocks(self) -> Iterator[bytes]: ...
     def __enter__(self) -> Self: ...
@@ -74,6 +80,9 @@ class ReadContext:
 
 def read_file(report: FileReport, fetched: Fetched, context: ReadContext) -> None:
     """Read one file to its end, or say why it cannot be."""
+    if fetched.problem is not None:
+        report.reason = fetched.problem
+        return
     try:
         head = read_head(fetched.blocks(), context.limits)
         if nsys_report.is_report(report.name) and not head.startswith(MAGIC):
@@ -117,9 +126,8 @@ def _read_records(
         source = _Counted(fetched.blocks())
         inflated = Inflated(source, context.limits, fetched.blocks)
         if known.reader is None:
-            spooled = nsys_report.export_report if is_report else _Spool
-            with spooled(inflated, context.sinks[known.tables[0]].spool) as path:
-                reader: RecordReader = NsysSqliteReader(path)
+            with _spool(inflated, fetched, context, known, is_report=is_report) as database:
+                reader: RecordReader = NsysSqliteReader(database)
                 _drain(reader, report, context, units, unreadable_rows, source, fetched.sha256)
         else:
             reader = known.reader(iter(inflated), context.limits, context.keys)
@@ -169,6 +177,21 @@ def _hold_count(count: int, limits: Limits) -> None:
             f"it gives more than {limits.max_file_rows:,} rows",
             "raise TEETOTAL_MAX_FILE_ROWS if you trust it, and run with --full",
         )
+
+
+def _spool(
+    inflated: Inflated, fetched: Fetched, context: ReadContext, known: Format, *, is_report: bool
+) -> AbstractContextManager[Path | bytes]:
+    """A database as a file of its own; of one that landed sealed nothing is written to a disk: it is held in memory."""
+    folder = context.sinks[known.tables[0]].spool
+    if not fetched.is_sealed:
+        return nsys_report.export_report(inflated, folder) if is_report else _Spool(inflated, folder)
+    if is_report:
+        raise EvidenceRejected(
+            "it is a sealed report of Nsight Systems, and `nsys export` would need it in the clear on a disk",
+            "export it where it was recorded with `nsys export --type sqlite FILE`, and seal the .sqlite",
+        )
+    return hold_in_memory(inflated, context.limits)
 
 
 class _Spool:

@@ -79,7 +79,10 @@ class RecordingStatementReader(RecordReader):
             "finished_ns": _read_moment(said.get("finishedOn")),
         }
         for name, digest in subjects:
-            named = {"is_manifest": name == MANIFEST, "file_name": name, "file_sha256": digest}
+            is_manifest = name == MANIFEST
+            # Of the manifest its text counts: where it landed sealed, its bytes are others.
+            known = said["manifestSha256"] if is_manifest else digest
+            named = {"is_manifest": is_manifest, "file_name": name, "file_sha256": known}
             self.add(TABLE, row | named, _ROW_BYTES + len(name))
             yield
 
@@ -92,7 +95,7 @@ def _take_apart(statement: dict[str, Any]) -> tuple[dict[str, Any], PublicKey, l
     texts = [said["runId"], *(name for name, _ in subjects)]
     if len(raw) != _KEY_BYTES or not subjects or not all(isinstance(one, str) for one in texts):
         raise ValueError(PREDICATE)
-    if not all(_DIGEST.fullmatch(digest) for _, digest in subjects):
+    if not all(_DIGEST.fullmatch(digest) for digest in (said["manifestSha256"], *(digest for _, digest in subjects))):
         raise ValueError(PREDICATE)
     return said, PublicKey("recorder", raw), subjects
 

@@ -28,11 +28,11 @@ TABLE = Table(
         text("file_name", "Name of the file in the landing directory.", sensitive=True),
         text(
             "source_sha256",
-            "Digest of the file's bytes as they landed; null where they may not be read.",
+            "Digest of the file's bytes as they landed, sealed or not; null where they may not be read.",
             nullable=True,
         ),
         int64("size_bytes", "Size as landed.", nullable=True, minimum=0),
-        text("format", "What the content is, whatever the name says.", one_of=NAMES),
+        text("format", "What the content is, whatever the name says; of a sealed file what is inside.", one_of=NAMES),
         text(
             "outcome",
             "kept: its rows are here; merged: same content as another file; rejected: see reason.",

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from bronze.tolerant_parser import make_printable
+from lake.errors import EvidenceRejected
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
+    from bronze.limits import Limits
+
 MAGIC = b"SQLite format 3\x00"
+# The two bytes of the header that say whether changes are kept in a file beside it.
+_JOURNAL_MODE = slice(18, 20)
 _FUNCTIONS = {"count"}
 # What one value, one statement and one program may take; nothing can be attached.
 _LIMITS = {
@@ -27,17 +33,38 @@ _LIMITS = {
 }
 
 
-def open_untrusted(path: Path, tables: Collection[str]) -> tuple[sqlite3.Connection, dict[str, str]]:
-    """Open a file that never changes, and list it; only these tables may be read, no view, trigger or function runs."""
-    connection = sqlite3.connect(
-        f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False
-    )
+def open_untrusted(database: Path | bytes, tables: Collection[str]) -> tuple[sqlite3.Connection, dict[str, str]]:
+    """Open what never changes, a file or its bytes, and list it.
+
+    Only these tables may be read, and no view, trigger or function runs.
+    """
+    where = ":memory:" if isinstance(database, bytes) else f"file:{quote(str(database))}?mode=ro&immutable=1"
+    connection = sqlite3.connect(where, uri=True, isolation_level=None, check_same_thread=False)
     try:
+        if isinstance(database, bytes):
+            connection.deserialize(database)
         listed = _restrict(connection, {name.casefold() for name in tables})
     except sqlite3.Error:
         connection.close()
         raise
     return connection, listed
+
+
+@contextmanager
+def hold_in_memory(blocks: Iterable[bytes], limits: Limits) -> Iterator[bytes]:
+    """The bytes of a database that must not become a file; one that is too large for memory is refused."""
+    held = bytearray()
+    for block in blocks:
+        held += block
+        if len(held) > limits.max_sealed_database_bytes:
+            raise EvidenceRejected(
+                f"it is a sealed database of more than {limits.max_sealed_database_bytes:,} bytes, which would all "
+                "have to be in memory, twice",
+                "raise TEETOTAL_MAX_SEALED_DATABASE_BYTES if there is room for it, and run with --full",
+            )
+    # A journal beside it would have to be a file: as with one that never changes, there is none.
+    held[_JOURNAL_MODE] = b"\x01\x01"
+    yield bytes(held)
 
 
 def _restrict(connection: sqlite3.Connection, known: set[str]) -> dict[str, str]:

@@ -79,6 +79,9 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--live", action="store_true", help="show the run from its start; it is closed at the end")
     parser.add_argument("--trace-rank", action="append", type=int, help="a rank that leaves a trace; all by default")
     parser.add_argument("--extra", type=json.loads, default={}, help="further fields under [extra], as JSON")
+    parser.add_argument(
+        "--seal-for", type=Path, metavar="PUBLIC_KEY_FILE", help="encrypt all that is written for this lake"
+    )
     parser.add_argument("script", help="training script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
     parser.set_defaults(does=_run)
@@ -142,6 +145,7 @@ def _run(options: argparse.Namespace) -> int:
         is_traced=is_traced,
         signing_key=options.signing_key,
         is_live=options.live,
+        seal_for=options.seal_for,
         extra=options.extra,
         **claims,
     ) as recording:

@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,18 @@ import torch.distributed as dist
 
 from .errors import RecordingRefused
 from .manifest import MANIFEST, check_run_id
+from .sealed_files import read_public_key, seal_blocks
 from .signing import STATEMENT_FILE, sign_files
+from .workspace import MemoryFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 DONE, _FAILED = ".done", ".failed"
 POLL_S = 0.05
+_BLOCK_BYTES = 1 << 20
 
 
 class Landing:
@@ -35,19 +39,32 @@ class Landing:
     # What becomes of the run where a rank fails.
     loss = "so nothing was landed"
 
-    def __init__(self, landing: str | Path, run_id: str, rank: int, ranks: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        landing: str | Path,
+        run_id: str,
+        rank: int,
+        ranks: int,
+        timeout_s: float,
+        seal_for: str | Path | None = None,
+    ) -> None:
+        self._key = None if seal_for is None else read_public_key(seal_for)
+        self._run_id = run_id
         self._final = Path(landing) / check_run_id(run_id)
         self._rank = rank
         self._ranks = ranks
         self._timeout_s = timeout_s
         self._require_free()
         self.folder = self._final.with_name(f".{run_id}.{_token(rank, ranks)}.partial")
+        # Where this rank writes: what is to be sealed lies in memory until it is.
+        self._memory = None if self._key is None else MemoryFolder()
+        self.workspace = self.folder if self._memory is None else self._memory.path
         self.folder.mkdir(parents=True, exist_ok=True)
 
     @property
     def log_folder(self) -> Path:
         """Where files lie that are appended to while the training runs."""
-        return self.folder
+        return self.workspace
 
     def open(self, describe: Callable[[], str]) -> None:
         """Recording begins; nothing is seen of it before it ends."""
@@ -57,6 +74,7 @@ class Landing:
 
     def finish(self, manifest: str | None, key: Ed25519PrivateKey | None = None) -> None:
         """Say that this rank's files are complete; rank 0 lands the directory once all are, and signs it with a key."""
+        self._seal_files()
         self._say(DONE)
         if self._rank:
             return
@@ -66,9 +84,9 @@ class Landing:
             self._await_all()
             for mark in self.folder.glob(f"*{DONE}"):
                 mark.unlink()
-            (self.folder / MANIFEST).write_text(manifest, "utf-8")
+            self._write(MANIFEST, manifest)
             if key is not None:
-                (self.folder / STATEMENT_FILE).write_text(sign_files(self.folder, self._final.name, key), "utf-8")
+                self._write(STATEMENT_FILE, sign_files(self.folder, self._run_id, key, manifest))
             flush(self.folder)
             self.folder.rename(self._final)
         except BaseException:
@@ -78,6 +96,8 @@ class Landing:
 
     def fail(self) -> None:
         """Leave nothing: rank 0 removes the directory, another rank tells it to."""
+        if self._memory is not None:
+            self._memory.remove()
         if self._rank:
             self._say(_FAILED)
         else:
@@ -86,6 +106,22 @@ class Landing:
     def _require_free(self) -> None:
         if self._final.exists():
             raise RecordingRefused(f"{self._final} is there already; choose another run id or remove it")
+
+    def _write(self, name: str, text: str) -> None:
+        (self.folder / name).write_bytes(b"".join(self._seal([text.encode()], name)))
+
+    def _seal_files(self) -> None:
+        """Bring this rank's files from memory into the run's directory, sealed on the way."""
+        if self._memory is None:
+            return
+        for path in sorted(self.workspace.iterdir()):
+            with path.open("rb") as plain, (self.folder / path.name).open("wb") as sealed:
+                sealed.writelines(self._seal(iter(partial(plain.read, _BLOCK_BYTES), b""), path.name))
+            path.unlink()
+        self._memory.remove()
+
+    def _seal(self, blocks: Iterable[bytes], name: str) -> Iterable[bytes]:
+        return blocks if self._key is None else seal_blocks(blocks, self._key, self._run_id, name)
 
     def _say(self, word: str) -> None:
         try:

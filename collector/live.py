@@ -76,7 +76,7 @@ class LiveLanding(Landing):
                     self.publish(path)
             if key is not None:
                 statement = self.folder / STATEMENT_FILE
-                statement.write_text(sign_files(self._final, self._final.name, key), "utf-8")
+                statement.write_text(sign_files(self._final, self._run_id, key, manifest), "utf-8")
                 self.publish(statement)
         finally:
             self._close()

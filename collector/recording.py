@@ -166,7 +166,7 @@ class Recording:
 
     def _export(self, profiler: profile) -> None:
         cycle = f"-c{len(self._traces)}" if self.window.cycles > 1 else ""
-        trace = self.landing.folder / f"{self.run_id}{cycle}-r{self.rank}.json"
+        trace = self.landing.workspace / f"{self.run_id}{cycle}-r{self.rank}.json"
         profiler.export_chrome_trace(str(trace))
         self._traces.append(trace)
         if self.is_live:
@@ -194,7 +194,7 @@ class Recording:
 
     def _write_steps(self) -> Path:
         """All steps so far; written aside and renamed, so that nobody reads half of it."""
-        path = self.landing.folder / f"steps-r{self.rank}.csv"
+        path = self.landing.workspace / f"steps-r{self.rank}.csv"
         with path.open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file)
             rows.writerow(["rank", "step", "phase", "began_epoch_s", "duration_s"])
@@ -217,10 +217,10 @@ class Recording:
     def _manifest(self) -> str:
         mode, said = machine.confidential()
         if said is not None:
-            (self.landing.folder / "conf_compute.txt").write_text(said, "utf-8")
+            (self.landing.workspace / "conf_compute.txt").write_text(said, "utf-8")
         nonce = None if self.signing_key is None else make_nonce(self.signing_key, self.run_id)
         if mode in {"on", "devtools"} and (evidence := machine.fetch_attestation(nonce)) is not None:
-            (self.landing.folder / "attestation.json").write_text(evidence, "utf-8")
+            (self.landing.workspace / "attestation.json").write_text(evidence, "utf-8")
         processor = machine.processor()
         began_ns = self.steps[0].began_ns if self.steps else time.time_ns()
         found = {
@@ -256,6 +256,7 @@ def record(
     is_live: bool = False,
     timeout_s: float = 300.0,
     signing_key: str | Path | None = None,
+    seal_for: str | Path | None = None,
     extra: dict[str, Value] | None = None,
     **claims: Value,
 ) -> Recording:
@@ -265,7 +266,12 @@ def record(
     without leaving a trace, so that a recording of many ranks stays small. A window without recorded steps leaves none.
     With a signing key (a PEM file, else the one that TEETOTAL_RECORDING_KEY names) rank 0 signs all files.
     With `is_live` the run is seen from the start, marked as open, and closed at the end (docs/live.md).
+    With `seal_for`, the file of a lake's public key, nothing is written to a disk but sealed files (docs/collector.md).
     """
+    if is_live and seal_for is not None:
+        raise RecordingRefused(
+            "a run that is seen while it is recorded cannot be sealed: leave `is_live` or `seal_for` out"
+        )
     rank, ranks = _place()
     key = find_key(signing_key) if rank == 0 else None
     window = window or Window()
@@ -279,7 +285,9 @@ def record(
         known["regime"] = ring.regime
         known["bucket_cap_mib"] = ring.bucket_cap_mib
     return Recording(
-        (LiveLanding if is_live else Landing)(landing, run_id, rank, ranks, timeout_s),
+        LiveLanding(landing, run_id, rank, ranks, timeout_s)
+        if is_live
+        else Landing(landing, run_id, rank, ranks, timeout_s, seal_for),
         run_id,
         rank,
         ranks,

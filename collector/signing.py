@@ -76,8 +76,8 @@ def identify_key(key: Ed25519PrivateKey) -> str:
     return hashlib.sha256(_public_bytes(key)).hexdigest()[:16]
 
 
-def sign_files(folder: Path, run_id: str, key: Ed25519PrivateKey) -> str:
-    """The signed statement of all files of a run's folder, the manifest too, as one line."""
+def sign_files(folder: Path, run_id: str, key: Ed25519PrivateKey, manifest: str) -> str:
+    """The signed statement of all files of a run's folder as they lie there, and of its manifest, as one line."""
     statement = {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [
@@ -89,6 +89,7 @@ def sign_files(folder: Path, run_id: str, key: Ed25519PrivateKey) -> str:
         "predicate": {
             "runId": run_id,
             "manifest": MANIFEST,
+            "manifestSha256": hashlib.sha256(manifest.encode()).hexdigest(),
             "publicKey": base64.b64encode(_public_bytes(key)).decode(),
             "finishedOn": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         },

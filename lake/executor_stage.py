@@ -39,8 +39,9 @@ class ExecutorStage(Stage):
         run_id: str,
         seal: Callable[[pa.RecordBatch], pa.RecordBatch],
         spool: str,
+        prefix: str = "",
     ) -> None:
-        super().__init__(place, table, run_id, seal)
+        super().__init__(place, table, run_id, seal, prefix)
         self._home = Path(spool)
 
     def __enter__(self) -> Self:

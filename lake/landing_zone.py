@@ -2,141 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import os
 import shutil
 import stat
-import tempfile
 import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import obstore
 from obstore.exceptions import AlreadyExistsError
 
 from lake.cut_off import put_new, repeat_cut_off
-from lake.errors import EvidenceRejected, SourceUnavailable
+from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST, OPEN, is_slug, slug
+from lake.landed_files import LandedFile, open_landed
 from lake.landing_copies import copying, remove_abandoned
 from lake.locations import report_unreachable
-from lake.regular_files import SourceFile, Tree, copy_file, mark_of, open_named
+from lake.regular_files import SourceFile, copy_file, mark_of, open_named, read_blocks
+from lake.sealed_files import LandingSeals, make_sealer, seal_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from io import BufferedReader
+    from collections.abc import Iterator, Mapping
 
     from obstore.store import ObjectStore
 
     from lake.locations import Location
+    from lake.sealed_files import Recipient
 
 _CLAIM = ".landing"
-_BLOCK_BYTES = 1 << 20
-
-
-class Fetched:
-    """A landed file's bytes at hand on this machine, with their digest."""
-
-    def __init__(
-        self, where: str, sha256: str, reopen: Callable[[], BufferedReader], spool: Path | None = None
-    ) -> None:
-        self._where = where
-        self._reopen = reopen
-        self._spool = spool
-        self.sha256 = sha256
-
-    def blocks(self) -> Iterator[bytes]:
-        """The bytes from the start; may be asked for again."""
-        with report_unreachable(f"{self._where} could not be read"), self._reopen() as file:
-            while block := file.read(_BLOCK_BYTES):
-                yield block
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._spool is not None:
-            self._spool.unlink()
-
-
-@dataclass(frozen=True)
-class LandedFile:
-    """One entry of a run's directory; `problem` says why it may not be read."""
-
-    place: Location
-    run_id: str
-    name: str
-    size_bytes: int | None
-    etag: str
-    problem: str | None = None
-    # When it was listed; what was written only a moment before may change without a new mark.
-    listed_ns: int = 0
-
-    async def fetch(self, *, is_copied: bool = False) -> Fetched:
-        """Bring the bytes here and digest them; a local file is digested where it lies, unless a copy is asked for."""
-        where = f"{self.place}/{self.run_id}/{self.name}"
-        with report_unreachable(f"{where} could not be read"):
-            if self.place.is_local and is_copied:
-                return await asyncio.to_thread(self._copy, where)
-            if self.place.is_local:
-                sha256, mark = await asyncio.to_thread(self._digest)
-                return Fetched(where, sha256, lambda: self._open(mark))
-            digest = hashlib.sha256()
-            answer = await obstore.get_async(self.place.store, f"{self.run_id}/{self.name}")
-            handle, spool = tempfile.mkstemp(prefix="teetotal-")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    async for block in answer.stream(_BLOCK_BYTES):
-                        digest.update(block)
-                        file.write(block)
-            except BaseException:
-                os.unlink(spool)  # noqa: PTH108 - quicker than a thread
-                raise
-            path = Path(spool)
-            return Fetched(where, digest.hexdigest(), lambda: path.open("rb"), path)
-
-    def _copy(self, where: str) -> Fetched:
-        """A local file as it is now, for one that is being written: what comes later is not part of it."""
-        digest = hashlib.sha256()
-        handle, spool = tempfile.mkstemp(prefix="teetotal-")
-        path = Path(spool)
-        try:
-            with os.fdopen(handle, "wb") as copy, self._open() as file:
-                left = os.fstat(file.fileno()).st_size
-                while left and (block := file.read(min(left, _BLOCK_BYTES))):
-                    digest.update(block)
-                    copy.write(block)
-                    left -= len(block)
-        except BaseException:
-            path.unlink()
-            raise
-        return Fetched(where, digest.hexdigest(), lambda: path.open("rb"), path)
-
-    def _digest(self) -> tuple[str, str]:
-        """The digest of a local file, and the mark of the file that it is of."""
-        with self._open() as file:
-            mark = mark_of(os.fstat(file.fileno()))
-            return hashlib.file_digest(file, "sha256").hexdigest(), mark
-
-    def _open(self, mark: str | None = None) -> BufferedReader:
-        """Open a local file; what became a link out, a pipe or a device since it was listed is refused."""
-        file = open_landed(self.place.directory, self.run_id, self.name)
-        if mark is not None and mark_of(os.fstat(file.fileno())) != mark:
-            file.close()
-            raise SourceUnavailable(
-                f"{self.place}/{self.run_id}/{self.name} changed while it was read", "run it again when it is at rest"
-            )
-        return file
 
 
 class LandingZone:
     """All runs under one landing place."""
 
-    def __init__(self, place: Location) -> None:
+    def __init__(self, place: Location, seals: LandingSeals | None = None) -> None:
         self.place = place
+        self.seals = seals or LandingSeals()
 
     def run_ids(self) -> tuple[list[str], list[str]]:
         """The runs that are complete, and the directories that are not (no manifest yet, or no valid id)."""
@@ -146,7 +49,11 @@ class LandingZone:
         return complete, sorted(set(names) - set(complete))
 
     def manifest(self, run_id: str) -> bytes:
-        """The text of a run's manifest."""
+        """The text of a run's manifest, opened where it landed sealed."""
+        return self.seals.open_manifest(self.landed_manifest(run_id), run_id)
+
+    def landed_manifest(self, run_id: str) -> bytes:
+        """The bytes of a run's manifest as they landed: what a statement names takes no key to compare."""
         self._require(run_id)
         with report_unreachable(f"{self.place}/{run_id}/{MANIFEST} could not be read"):
             if not self.place.is_local:
@@ -179,8 +86,17 @@ class LandingZone:
         with report_unreachable(f"{self.place}/{run_id}/{MANIFEST} could not be read"):
             return str(obstore.head(self.place.store, f"{run_id}/{MANIFEST}")["e_tag"])
 
-    def land(self, run_id: str, files: Mapping[str, Path | SourceFile], manifest: str) -> None:
-        """Copy a run's files in under the names given; it becomes visible all at once, the manifest last."""
+    def land(
+        self,
+        run_id: str,
+        files: Mapping[str, Path | SourceFile],
+        manifest: str,
+        recipient: Recipient | None = None,
+    ) -> None:
+        """Copy a run's files in under the names given; it becomes visible all at once, the manifest last.
+
+        With a recipient each file is sealed for it on its way, the manifest too.
+        """
         slug(run_id)
         sources = {name: open_named(file) if isinstance(file, Path) else file for name, file in files.items()}
         for name in files:
@@ -188,9 +104,9 @@ class LandingZone:
                 raise EvidenceRejected(f"{name!r} cannot be the name of a landed file", "use a plain file name")
         with report_unreachable(f"{self.place}/{run_id} could not be written"):
             if self.place.is_local:
-                self._land_locally(run_id, sources, manifest)
+                self._land_locally(run_id, sources, manifest, recipient)
             else:
-                self._land_remotely(run_id, sources, manifest)
+                self._land_remotely(run_id, sources, manifest, recipient)
 
     def listed_once(self) -> LandingZone:
         """The same zone, in which every directory is listed at most once: what one launch looks at."""
@@ -271,7 +187,7 @@ class LandingZone:
             elif name != entry.name:
                 problem = "its name is not valid UTF-8; rename it"
             size = None if problem else facts.st_size
-            yield LandedFile(self.place, run_id, name, size, mark_of(facts), problem, listed_ns)
+            yield LandedFile(self.place, run_id, name, size, mark_of(facts), problem, listed_ns, self.seals)
 
     def _remote_files(self, run_id: str) -> Iterator[LandedFile]:
         found = obstore.list_with_delimiter(self.place.store, f"{run_id}/")
@@ -282,9 +198,11 @@ class LandingZone:
             name = item["path"].rpartition("/")[2]
             if name == _CLAIM:
                 continue
-            yield LandedFile(self.place, run_id, name, item["size"], str(item["e_tag"]))
+            yield LandedFile(self.place, run_id, name, item["size"], str(item["e_tag"]), seals=self.seals)
 
-    def _land_locally(self, run_id: str, files: Mapping[str, SourceFile], manifest: str) -> None:
+    def _land_locally(
+        self, run_id: str, files: Mapping[str, SourceFile], manifest: str, recipient: Recipient | None
+    ) -> None:
         target = self.place.directory / run_id
         self.place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if target.exists():
@@ -293,10 +211,10 @@ class LandingZone:
         # A dot directory is no run: what a crash leaves there is never taken for one.
         with copying(self.place.directory) as staged:
             for name, source in files.items():
-                copy_file(source, staged / name)
+                copy_file(source, staged / name, make_sealer(recipient, run_id, name))
             own = staged / MANIFEST
             own.touch(0o600)
-            own.write_text(manifest, "utf-8")
+            own.write_bytes(seal_manifest(manifest, run_id, recipient))
             try:
                 staged.rename(target)
             except OSError:
@@ -304,7 +222,9 @@ class LandingZone:
                     raise describe_taken(run_id) from None
                 raise
 
-    def _land_remotely(self, run_id: str, files: Mapping[str, SourceFile], manifest: str) -> None:
+    def _land_remotely(
+        self, run_id: str, files: Mapping[str, SourceFile], manifest: str, recipient: Recipient | None
+    ) -> None:
         store, claim = self.place.store, f"{run_id}/{_CLAIM}"
         try:
             # One landing at a time; the store decides who is first, and each tells its own claim from others'.
@@ -318,8 +238,8 @@ class LandingZone:
             if [item for batch in obstore.list(store, f"{run_id}/") for item in batch if item["path"] != claim]:
                 raise describe_taken(run_id)
             for name, source in files.items():
-                repeat_cut_off(partial(_put_file, store, f"{run_id}/{name}", source))
-            obstore.put(store, f"{run_id}/{MANIFEST}", manifest.encode())
+                repeat_cut_off(partial(_put_file, store, run_id, name, source, recipient))
+            obstore.put(store, f"{run_id}/{MANIFEST}", seal_manifest(manifest, run_id, recipient))
         finally:
             repeat_cut_off(partial(obstore.delete, store, claim))
 
@@ -328,7 +248,7 @@ class _ListedZone(LandingZone):
     """A landing zone as it was when each directory was first asked for."""
 
     def __init__(self, zone: LandingZone) -> None:
-        super().__init__(zone.place)
+        super().__init__(zone.place, zone.seals)
         self._zone = zone
         self._run_ids: tuple[list[str], list[str]] | None = None
         self._files: dict[str, list[LandedFile]] = {}
@@ -359,9 +279,11 @@ class _ListedZone(LandingZone):
         return self._zone
 
 
-def _put_file(store: ObjectStore, path: str, source: SourceFile) -> None:
+def _put_file(store: ObjectStore, run_id: str, name: str, source: SourceFile, recipient: Recipient | None) -> None:
+    sealer = make_sealer(recipient, run_id, name)
     with source.open() as file:
-        obstore.put(store, path, file)
+        data = file if sealer is None else sealer(read_blocks(file, source.where))
+        obstore.put(store, f"{run_id}/{name}", data)
 
 
 def _remove_objects(place: Location, run_id: str) -> tuple[int, int]:
@@ -377,16 +299,3 @@ def describe_taken(run_id: str) -> EvidenceRejected:
         f"run {run_id} is already in the landing zone",
         "choose another --run-id, or remove its directory first",
     )
-
-
-def open_landed(landing: Path, run_id: str, name: str) -> BufferedReader:
-    """Open a file of a run, links within the landing zone followed; what is no regular file of it is refused."""
-    where = f"{landing}/{run_id}/{name}"
-    with Tree(landing) as tree:
-        try:
-            parts = tree.resolve((run_id, name))
-        except RuntimeError as error:
-            raise EvidenceRejected(f"{where} is a link that leads back to itself") from error
-        if parts is None:
-            raise EvidenceRejected(f"{where} is a link out of the landing zone, which is never followed")
-        return tree.open(parts, where)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from lake.locations import report_unreachable
 from lake.log_marks import LogMarks
 from lake.log_recovery import mark_log, set_aside_cut_entries
 from lake.open_tables import FixedTable, open_table, share_tables
+from lake.sealed_source import is_sealed_source, scan_opened
 from lake.sealing import TOKEN, unseal
 from lake.snapshot import Snapshot, list_data_files
 from lake.tables import Kind
@@ -45,7 +47,12 @@ class LakeReader:
     """All tables under one root, to be read; the keyring is asked for only when a sealed column is revealed."""
 
     def __init__(
-        self, place: Location, keyring: Callable[[], Keyring] | None = None, lineage: Lineage | None = None
+        self,
+        place: Location,
+        keyring: Callable[[], Keyring] | None = None,
+        lineage: Lineage | None = None,
+        *,
+        seals_bronze: bool = False,
     ) -> None:
         if set(place.root) & _PATTERNS:
             raise ContractBroken(
@@ -63,6 +70,14 @@ class LakeReader:
         self._tables = share_tables(place)
         # Signs what is written; none where nobody does.
         self._lineage = lineage
+        # Whether what is written to bronze is sealed as well; what is read says so by itself.
+        self.seals_bronze = seals_bronze
+
+    def sealing_bronze(self) -> Self:
+        """The same lake, which seals what it writes to bronze."""
+        lake = copy(self)
+        lake.seals_bronze = True
+        return lake
 
     def rewriting(self) -> Self:
         """The same lake, for a full rebuild: nothing is up to date, and what is written is compared byte by byte."""
@@ -91,6 +106,13 @@ class LakeReader:
         files = self.files(table, run_ids)
         if not files:
             return pl.LazyFrame(schema=table.polars_schema)
+        if any(map(is_sealed_source, files)):
+            return scan_opened(table, partial(self._opened_batches, table, run_ids))
+        return self._scan_stored(table, files)
+
+    def _scan_stored(self, table: Table, files: list[str]) -> pl.LazyFrame:
+        import polars as pl
+
         return pl.scan_parquet(
             files,
             glob=False,
@@ -138,7 +160,7 @@ class LakeReader:
             constants = {table.partition_key: run_id, **cast_partition_values(table, parted)}
             if any(constants[name] != value for name, value in values.items()):
                 continue
-            for batch in self._batches(table, path, stored):
+            for batch in self._open_file(table, path, stored, run_id):
                 arrays = [
                     batch.column(name) if name in stored else pa.repeat(pa.scalar(constants[name], kind), len(batch))
                     for name, kind in zip(schema.names, schema.types, strict=True)
@@ -162,18 +184,35 @@ class LakeReader:
 
     def reveal(self, table: Table, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
         """Rows of the table with their sealed columns opened; free text opens only beside its run id and its key."""
+        if self.has_sealed_source(table):
+            return unseal(table.source_sealed, rows, self._keys(table.source_sealed), may_be_plain=True)
         if not any(column.name in rows.schema.names for column in table.sealed):
             return rows
         return unseal(table, rows, self._keys(table))
+
+    def has_sealed_source(self, table: Table, run_ids: Sequence[str] | None = None) -> bool:
+        """Whether a table of bronze holds what sources wrote as tokens, of one of these runs."""
+        return table.tier == "bronze" and any(map(is_sealed_source, self._paths(table, run_ids)))
+
+    def read_opened(self, table: Table, run_ids: Sequence[str] | None) -> pa.Table:
+        """All rows of a table of bronze, opened in memory: for an engine that would open the files by itself."""
+        return pa.Table.from_batches(self._opened_batches(table, run_ids), table.arrow_schema)
 
     def sealed_with(self, table: Table) -> dict[str, set[str]]:
         """The ids of the keys whose tokens each run's partition holds."""
         import polars as pl
 
         found: dict[str, set[str]] = {}
-        for column in table.sealed:
+        files = [path for path in self.files(table, None) if table.tier != "bronze" or is_sealed_source(path)]
+        for column in table.source_sealed.sealed if files else ():
             key_id = pl.col(column.name).str.extract(TOKEN).alias("key_id")
-            ids = self.scan(table).select(table.partition_key, key_id).drop_nulls().unique().collect(engine="streaming")
+            ids = (
+                self._scan_stored(table, files)
+                .select(table.partition_key, key_id)
+                .drop_nulls()
+                .unique()
+                .collect(engine="streaming")
+            )
             for run_id, one in ids.iter_rows():
                 found.setdefault(run_id, set()).add(one)
         return found
@@ -207,6 +246,29 @@ class LakeReader:
         """The rows of one data file as they are stored, some at a time."""
         with open_data_file(table, self.root(table), path) as (_, file):
             yield from file.iter_batches(BATCH_ROWS, columns=columns)
+
+    def _open_file(
+        self, table: Table, path: str, columns: list[str] | None = None, run_id: str | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of one data file, with what a source wrote opened where the file is sealed."""
+        if not is_sealed_source(path):
+            yield from self._batches(table, path, columns)
+            return
+        keyring = self._keys(table.source_sealed)
+        # Free text opens only beside its row's key.
+        needed = None if columns is None else [*columns, *(name for name in table.key if name not in columns)]
+        needed = None if needed is None else [name for name in needed if name in table.file_schema.names]
+        for batch in self._batches(table, path, needed):
+            opened = unseal(table.source_sealed, batch, keyring, run_id)
+            yield opened if columns is None else opened.select(columns)
+
+    def _opened_batches(
+        self, table: Table, run_ids: Sequence[str] | None, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of some runs with what is sealed opened, some at a time."""
+        chosen = set(self._paths(table, run_ids))
+        for run_id in sorted({path.partition("/")[0].partition("=")[2] for path in chosen}):
+            yield from self.batches(table, run_id, columns or table.column_names)
 
     def _paths(self, table: Table, run_ids: Sequence[str] | None) -> list[str]:
         """The same below the table's own path."""

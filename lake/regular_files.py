@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from lake.errors import EvidenceRejected, SourceUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from io import BufferedReader
 
 # File systems count time in ticks of up to some milliseconds, FAT in two seconds.
@@ -124,19 +124,30 @@ class Tree:
         return handle
 
 
-def copy_file(source: SourceFile, target: Path) -> None:
-    """Copy a file as it is when it is opened, readable by its owner alone; one that changes meanwhile is refused."""
+def copy_file(
+    source: SourceFile, target: Path, change: Callable[[Iterator[bytes]], Iterable[bytes]] | None = None
+) -> None:
+    """Copy a file as it is when it is opened, readable by its owner alone; one that changes meanwhile is refused.
+
+    `change` may make other bytes of its blocks on the way, so that they never lie there as they were.
+    """
     with (
         source.open() as file,
         os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as copy,
     ):
-        before = os.fstat(file.fileno())
-        left = before.st_size
-        while left and (block := file.read(min(left, _BLOCK_BYTES))):
-            copy.write(block)
-            left -= len(block)
-        if mark_of(os.fstat(file.fileno())) != mark_of(before):
-            raise SourceUnavailable(f"{source.where} changed while it was copied", "land it again when it is at rest")
+        blocks = read_blocks(file, source.where)
+        copy.writelines(blocks if change is None else change(blocks))
+
+
+def read_blocks(file: BufferedReader, where: str) -> Iterator[bytes]:
+    """The bytes of an open file as it was when the first was read; one that changes meanwhile is refused."""
+    before = os.fstat(file.fileno())
+    left = before.st_size
+    while left and (block := file.read(min(left, _BLOCK_BYTES))):
+        yield block
+        left -= len(block)
+    if mark_of(os.fstat(file.fileno())) != mark_of(before):
+        raise SourceUnavailable(f"{where} changed while it was copied", "land it again when it is at rest")
 
 
 def mark_of(facts: os.stat_result) -> str:

@@ -75,11 +75,19 @@ def seal(table: Table, rows: pa.RecordBatch | pa.Table, run_id: str, keyring: Ke
 
 
 def unseal(
-    table: Table, rows: pa.RecordBatch | pa.Table, keyring: Keyring, run_id: str | None = None
+    table: Table,
+    rows: pa.RecordBatch | pa.Table,
+    keyring: Keyring,
+    run_id: str | None = None,
+    *,
+    may_be_plain: bool = False,
 ) -> pa.RecordBatch | pa.Table:
-    """Put back what the tokens stand for; a token that is not of this place, or was touched, is an error."""
+    """Put back what the tokens stand for; a token that is not of this place, or was touched, is an error.
+
+    With `may_be_plain`, rows of bronze from before it was sealed are among them, and stay as they are.
+    """
     for column in _sealed_columns(table, rows):
-        opener = _Opener(table, column, keyring)
+        opener = (_LenientOpener if may_be_plain else _Opener)(table, column, keyring)
         if column.is_free_text:
             runs = _list_bound_values(table, rows, table.partition_key) if run_id is None else [run_id] * rows.num_rows
             triples = zip(rows.column(column.name).to_pylist(), runs, _find_places(table, rows), strict=True)
@@ -152,6 +160,22 @@ class _Opener:
     @property
     def _name(self) -> str:
         return f"{self._table.full_name}.{self._column.name}"
+
+
+class _LenientOpener(_Opener):
+    """Leaves what is no token of ours as it is."""
+
+    def name(self, token: str) -> str:
+        try:
+            return super().name(token)
+        except ContractBroken:
+            return token
+
+    def text(self, token: str, run_id: str, place: bytes) -> str:
+        try:
+            return super().text(token, run_id, place)
+        except ContractBroken:
+            return token
 
 
 def _sealed_columns(table: Table, rows: pa.RecordBatch | pa.Table) -> list[Column]:

@@ -36,6 +36,8 @@ class SparkEngine(ReplanningEngine):
     def read(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> Frame:
         """A data frame over the table's files, with the kinds that are declared."""
         files = lake.files(table, run_ids)
+        if lake.has_sealed_source(table, run_ids):
+            return self.wrap(lake.read_opened(table, run_ids))
         if not files:
             return nw.from_native(self._session.createDataFrame([], table.spark_ddl))
         reader: Any = self._session.read.schema(table.spark_ddl).option("basePath", lake.uri(table))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import resource
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from lake.errors import ContractBroken
 from lake.locations import report_unreachable
@@ -18,14 +20,17 @@ if TYPE_CHECKING:
 
 # What else a process has open: tables, sockets, the files of a landing directory.
 _OTHER_FILES = 256
+_SEALED_BYTES = 1 << 18
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class SpilledRows:
     """Files of a stage's spool, one a share; they go when the stage does."""
 
-    def __init__(self, folder: Path, schema: pa.Schema, count: int) -> None:
+    def __init__(self, folder: Path, schema: pa.Schema, count: int, *, is_sealed: bool = False) -> None:
         self._schema = schema
+        # A key that this process alone knows: what a killed one leaves is noise.
+        self._cipher = AESGCM(AESGCM.generate_key(256)) if is_sealed else None
         self._files = [folder / f"share-{place}.arrow" for place in range(count)]
         self._writers: list[pa.ipc.RecordBatchFileWriter] = []
         self._exits = ExitStack()
@@ -34,7 +39,8 @@ class SpilledRows:
         _may_open(len(self._files))
         with ExitStack() as opened, report_unreachable("the spool of the lake could not be written to"):
             self._writers = [
-                opened.enter_context(pa.ipc.new_file(file, self._schema, options=_COMPRESSED)) for file in self._files
+                opened.enter_context(pa.ipc.new_file(self._sink(place, opened), self._schema, options=_COMPRESSED))
+                for place in range(len(self._files))
             ]
             self._exits = opened.pop_all()
         return self
@@ -55,13 +61,80 @@ class SpilledRows:
                 if length:
                     writer.write_batch(sorted_rows.slice(int(bounds[place]), length))
 
+    def _sink(self, place: int, opened: ExitStack) -> Any:
+        """Where a share is written: its file, or what seals on the way into it."""
+        if self._cipher is None:
+            return self._files[place]
+        sealed = opened.enter_context(_SealedFile(self._files[place], self._cipher, place))
+        return opened.enter_context(pa.PythonFile(sealed, "w"))
+
     def read(self, place: int) -> pa.Table:
         """One share, when all are written; its file goes with it."""
         with report_unreachable("the spool of the lake could not be read"):
-            with pa.OSFile(str(self._files[place])) as file:
-                rows = pa.ipc.open_file(file).read_all()
+            if self._cipher is None:
+                with pa.OSFile(str(self._files[place])) as file:
+                    rows = pa.ipc.open_file(file).read_all()
+            else:
+                plain = _open_sealed(self._files[place], self._cipher, place)
+                rows = pa.ipc.open_file(pa.BufferReader(plain)).read_all()
             self._files[place].unlink()
         return rows
+
+
+class _SealedFile:
+    """A file that is written in sealed blocks, each with its length before it."""
+
+    def __init__(self, path: Path, cipher: AESGCM, place: int) -> None:
+        self._file = path.open("wb")
+        self._cipher = cipher
+        self._place = place
+        self._held = bytearray()
+        self._blocks = 0
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        """Take bytes; they are sealed a block at a time."""
+        self._held += data
+        if len(self._held) >= _SEALED_BYTES:
+            self._seal()
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing: a block is written when it is full, and the last at the end."""
+
+    def close(self) -> None:
+        """Write the last block; may be called again."""
+        if not self.closed:
+            self._seal()
+            self._file.close()
+            self.closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _seal(self) -> None:
+        sealed = self._cipher.encrypt(_nonce(self._place, self._blocks), bytes(self._held), None)
+        self._file.write(len(sealed).to_bytes(8, "big") + sealed)
+        self._held.clear()
+        self._blocks += 1
+
+
+def _open_sealed(path: Path, cipher: AESGCM, place: int) -> bytes:
+    plain = bytearray()
+    with path.open("rb") as file:
+        for number in itertools.count():
+            length = file.read(8)
+            if not length:
+                return bytes(plain)
+            plain += cipher.decrypt(_nonce(place, number), file.read(int.from_bytes(length, "big")), None)
+    return bytes(plain)
+
+
+def _nonce(place: int, block: int) -> bytes:
+    return place.to_bytes(4, "big") + block.to_bytes(8, "big")
 
 
 def _may_open(files: int) -> None:

@@ -147,9 +147,16 @@ class Stage:
     """The stage of one partition: holds its lock, its spool directory and its finished units."""
 
     def __init__(
-        self, place: Location, table: Table, run_id: str, seal: Callable[[pa.RecordBatch], pa.RecordBatch]
+        self,
+        place: Location,
+        table: Table,
+        run_id: str,
+        seal: Callable[[pa.RecordBatch], pa.RecordBatch],
+        prefix: str = "",
     ) -> None:
         self.table = table
+        # How the names of its files begin, where those of bronze say that they are sealed.
+        self._prefix = prefix
         self.run_id = run_id
         self.seal = seal
         self._place = place
@@ -222,7 +229,7 @@ class Stage:
     def recall(self, staged: Staged, values: dict[str, Any]) -> Staged:
         """Take in a data file that is part of the table already; under another name than before, as a copy of it."""
         named = self._name_values(values)
-        sha256 = PurePosixPath(staged.path).stem
+        sha256 = PurePosixPath(staged.path).stem.removeprefix(self._prefix)
         recalled = replace(staged, path=self._name_file(sha256, named), values=named)
         if recalled.path == staged.path:
             self._settled.add(staged.path)
@@ -255,7 +262,9 @@ class Stage:
         return {first: self.run_id, **{name: slug(str(values[name]), name) for name in inner}}
 
     def _name_file(self, sha256: str, named: dict[str, str]) -> str:
-        return "/".join((*(f"{name}={named[name]}" for name in self.table.partition_by), f"{sha256}.parquet"))
+        return "/".join(
+            (*(f"{name}={named[name]}" for name in self.table.partition_by), f"{self._prefix}{sha256}.parquet")
+        )
 
     def keep(self, *staged: Staged) -> None:
         """Take finished units in, also such as an executor has finished."""

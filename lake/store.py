@@ -26,6 +26,7 @@ from lake.lineage.statements import EVERY, ROWS, Material, name_partition
 from lake.locations import report_unreachable
 from lake.log_recovery import remove_leftovers
 from lake.reader import BATCH_ROWS, LakeReader, cast_partition_values
+from lake.sealed_source import SEALED_SOURCE
 from lake.sealing import seal, unseal
 from lake.snapshot import Written, bytes_id, bytes_mark, format_label, list_data_files, mark_of, seen_id, stated_id
 from lake.staging import Stage
@@ -45,11 +46,12 @@ class Lake(LakeReader):
 
     def stage(self, table: Table, run_id: str) -> Stage:
         """Open a stage for one partition: units are written aside, nothing is visible until `commit`."""
-        return Stage(self.place, table, slug(run_id), self._sealer(table, slug(run_id)))
+        return Stage(self.place, table, slug(run_id), self._sealer(table, slug(run_id)), self._prefix(table))
 
     def executor_stage(self, table: Table, run_id: str, spool: str) -> ExecutorStage:
         """Open, on an executor, the part of a stage that another process holds open."""
-        return ExecutorStage(self.place, table, slug(run_id), self._sealer(table, slug(run_id)), spool)
+        sealer = self._sealer(table, slug(run_id))
+        return ExecutorStage(self.place, table, slug(run_id), sealer, spool, self._prefix(table))
 
     def replace(
         self,
@@ -121,14 +123,19 @@ class Lake(LakeReader):
 
     def reseal(self, table: Table, run_id: str) -> Written:
         """Seal a run's partition again with the active key: the same rows, made from and having seen the same."""
+        if self.has_sealed_source(table, [run_id]):
+            return self.sealing_bronze()._reseal(table, table.source_sealed, run_id)  # noqa: SLF001 - a copy of our own
+        return self._reseal(table, table, run_id)
+
+    def _reseal(self, table: Table, stored: Table, run_id: str) -> Written:
         for attempt in range(commits.TRIES):
             with self.stage(table, run_id) as stage:
-                keyring, handle = self._keys(table), self._open_or_create(table)
+                keyring, handle = self._keys(stored), self._open_or_create(table)
                 before = list_data_files(handle, table, [run_id])
                 for path, (_, values) in before.items():
                     unit = stage.unit()
                     for batch in self._batches(table, path):
-                        unit.write(unseal(table, batch, keyring, run_id))
+                        unit.write(unseal(stored, batch, keyring, run_id))
                     unit.finish(**cast_partition_values(table, values))
                 actions, written, bytes_marks = self._exchange(handle, stage)
                 if not actions:
@@ -202,7 +209,11 @@ class Lake(LakeReader):
     def _find_materials(self, table: Table, partitions: Sequence[str]) -> list[Material]:
         return [] if self._lineage is None else self._lineage.find_materials(table.inputs, partitions)
 
+    def _prefix(self, table: Table) -> str:
+        return SEALED_SOURCE if self.seals_bronze and table.tier == "bronze" else ""
+
     def _sealer(self, table: Table, run_id: str) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        table = table.source_sealed if self.seals_bronze else table
         keyring = self._keys(table, will_seal=True) if table.sealed else None
         return _keep_rows if keyring is None else partial(seal, table, run_id=run_id, keyring=keyring)
 

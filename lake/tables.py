@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -112,6 +112,8 @@ class Table:
     scope: Scope = Scope.RUN
     # Of a table with one row a run: columns that the log itself knows, so that runs are found without opening a file.
     indexed: tuple[str, ...] = ()
+    # Of a copy of a table of bronze: what the source wrote is stored as tokens too (docs/decisions/0046).
+    is_source_sealed: bool = False
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -122,7 +124,7 @@ class Table:
             if self.column(name).nullable:
                 raise ContractBroken(f"{self.full_name}.{name} is a key or a partition and may not be null")
         self._check_partition(names)
-        for column in self.sealed:
+        for column in self.sealed if not self.is_source_sealed else ():
             if column.name in (*self.key, *self.partition_by, *self.indexed):
                 # Keys and indexed columns stand in the statistics, partitions stand in the path.
                 raise ContractBroken(f"{self.full_name}.{column.name} is sensitive: it may be no key and no partition")
@@ -168,8 +170,20 @@ class Table:
 
     @cached_property
     def sealed(self) -> tuple[Column, ...]:
-        """The columns that are stored as tokens: what is sensitive, except in bronze, which repeats the source."""
-        return tuple(column for column in self.columns if column.sensitive and self.tier != "bronze")
+        """What is stored as tokens: what is sensitive; in bronze, which repeats the source, all or none."""
+        if self.tier == "bronze":
+            return tuple(filter(self._is_source_text, self.columns)) if self.is_source_sealed else ()
+        return tuple(column for column in self.columns if column.sensitive)
+
+    @cached_property
+    def source_sealed(self) -> Table:
+        """The same table of bronze where every text that a source wrote is stored as a token; keys are tokens too."""
+        return replace(self, is_source_sealed=True) if self.tier == "bronze" else self
+
+    def _is_source_text(self, column: Column) -> bool:
+        """Whether a column may repeat a source's own words: no closed set, no digest, no partition."""
+        is_ours = column.one_of or column.name in self.partition_by or column.name.endswith("_sha256")
+        return column.kind is Kind.TEXT and not is_ours
 
     def column(self, name: str) -> Column:
         """The column of that name, or an error that names the nearest one."""

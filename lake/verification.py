@@ -17,6 +17,7 @@ from lake.datafiles import Damage, digest_data_file, open_data_file
 from lake.digest import ContentDigest, digest_file
 from lake.errors import DataDamaged
 from lake.log_recovery import unreadable_entries
+from lake.sealed_source import SEALED_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -104,7 +105,7 @@ class _Look:
 
 def _look_at(lake: Lake, table: Table, path: str) -> _Look:
     """Read one data file whole: the digest of its bytes, and what is wrong with its rows."""
-    name = PurePosixPath(path).stem
+    name = PurePosixPath(path).stem.removeprefix(SEALED_SOURCE)
     if not _DIGEST.fullmatch(name):
         return _Look(fault="was not written by teetotal: its name is no content digest")
     try:

@@ -27,7 +27,7 @@ def build_context(chosen: Settings, listener: BuildListener | None = None) -> Bu
     """The lake, the landing zone and the bounds that the settings name."""
     return BuildContext(
         lake=open_signed_lake(chosen),
-        zone=LandingZone(chosen.landing),
+        zone=LandingZone(chosen.landing, chosen.seals),
         limits=chosen.limits,
         docs=chosen.docs,
         keys=load_keys(chosen.attestation_keys),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from lake.errors import ContractBroken
 from lake.keyring import KeyringFile, KeyringSecret, NoKeyring
 from lake.lineage.keys import SigningKeys
 from lake.locations import Location
+from lake.sealed_files import LandingSeals
 from pipelines.alert_settings import AlertSettings, read_alert_settings
 from pipelines.cli.memory_advice import find_memory
 from pipelines.hosts import parse_authority
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lake.executors import Site
-    from lake.keyring import KeyringSource
+    from lake.keyring import Keyring, KeyringSource
 
 # The address of a PostgreSQL server for Dagster's records. It may hold a password: files name it, none repeats it.
 POSTGRES_URL = "TEETOTAL_POSTGRES_URL"
@@ -86,6 +87,8 @@ class Settings:
     signing: SigningKeys | None = None
     # Which signatures count when a lake is verified.
     trust: Path = Path("signing-trust.txt")
+    # What opens files that landed sealed, and whether any others are taken.
+    seals: LandingSeals = field(default_factory=LandingSeals)
 
 
 def settings(
@@ -104,6 +107,13 @@ def settings(
     place = Location.of(lake or known.get("TEETOTAL_LAKE") or "data/lake", options)
     zone = Location.of(landing or known.get("TEETOTAL_LANDING") or "data/landing", options)
     keys = _keyring(place, keyring, known)
+    seals = LandingSeals(
+        partial(_peek_keyring, place, keys),
+        _flag(known, "TEETOTAL_ACCEPT_ONLY_SEALED"),
+        _flag(known, "TEETOTAL_SEAL_BRONZE"),
+    )
+    reach = partial(site, str(place), str(zone), _path_of(keys))
+    reach = partial(reach, must_be_sealed=seals.must_be_sealed, seals_bronze=seals.seals_bronze)
     return Settings(
         lake=place,
         landing=zone,
@@ -112,7 +122,7 @@ def settings(
         home=_home(place, known),
         docs=Path(known.get("TEETOTAL_DOCS") or _beside(place) / "docs").expanduser().resolve(),
         attestation_keys=_path(known.get("TEETOTAL_ATTESTATION_KEYS")),
-        spark=_spark(known, partial(site, str(place), str(zone), _path_of(keys))),
+        spark=_spark(known, reach),
         checks=_checks(known),
         sensor_seconds=_at_least_one(known, "TEETOTAL_SENSOR_SECONDS", Settings.sensor_seconds),
         ui_hosts=_ui_hosts(known),
@@ -121,10 +131,13 @@ def settings(
         alerts=read_alert_settings(known),
         signing=_signing(place, keys, known),
         trust=_trust(place, keys, known),
+        seals=seals,
     )
 
 
-def site(lake: str, landing: str, keyring: str | None) -> Site:
+def site(
+    lake: str, landing: str, keyring: str | None, *, must_be_sealed: bool = False, seals_bronze: bool = False
+) -> Site:
     """Lake and landing zone as an executor reaches them: with the credentials of its own environment."""
     # Here, so that a command that hands its work to another process imports no engine.
     from lake.executors import Site
@@ -132,7 +145,10 @@ def site(lake: str, landing: str, keyring: str | None) -> Site:
     from lake.store import Lake
 
     chosen = settings(lake, landing, keyring)
-    return Site(Lake(chosen.lake, chosen.keyring), LandingZone(chosen.landing))
+    # What the driver decides counts: an executor's environment need not say it again.
+    decided = replace(chosen.seals, must_be_sealed=must_be_sealed, seals_bronze=seals_bronze)
+    opened = Lake(chosen.lake, chosen.keyring, seals_bronze=seals_bronze)
+    return Site(opened, LandingZone(chosen.landing, decided))
 
 
 def _path_of(keyring: KeyringSource) -> str | None:
@@ -318,6 +334,21 @@ def _limits(known: Mapping[str, str]) -> Limits:
         if value:
             given[one.name] = value
     return Limits(**given)
+
+
+def _peek_keyring(lake: Location, keyring: KeyringSource) -> Keyring:
+    """The keyring as it is; none is made where the lake was sealed already."""
+    from lake.keyring_guard import KeyringGuard  # here, because it imports an engine
+
+    return KeyringGuard(lake, keyring).peek()
+
+
+def _flag(known: Mapping[str, str], variable: str) -> bool:
+    """Whether something was switched on in the environment."""
+    value = known.get(variable, "").strip()
+    if value not in {"", "0", "1"}:
+        raise ContractBroken(f"{variable} is {value[:80]!r}", "expected 1 for yes or 0 for no")
+    return value == "1"
 
 
 def _at_least_one(known: Mapping[str, str], variable: str, default: int) -> int:

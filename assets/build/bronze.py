@@ -46,7 +46,7 @@ def materialise(
     note = lake.read_landing_note(run_id)
     with ExitStack() as exits:
         stages = {table.name: exits.enter_context(lake.stage(table, run_id)) for table in land.STAGED}
-        memory = recall_landing(lake, run_id, stages, keys, note)
+        memory = recall_landing(lake, run_id, stages, keys, zone.seals, note)
         if executors is None:
             landed = asyncio.run(
                 land.land_run(
@@ -77,7 +77,7 @@ def materialise(
         # What comes to an open run while it is read makes it stale, and is read by the next landing.
         if not is_open and mark_landing(zone.relist(), run_id, keys) != mark:
             raise SourceUnavailable(f"run {run_id} changed while it was read", "run it again when it is at rest")
-        whole, each = list_sources(run_id, manifest, (file.sha256 for file in landed.files), keys)
+        whole, each = list_sources(run_id, zone.landed_manifest(run_id), (file.sha256 for file in landed.files), keys)
         with ThreadPoolExecutor(thread_name_prefix="commit") as pool:  # most of a commit is waiting for the disk
             commit = partial(lake.commit, made_from=landed.made_from, sources=whole)
             written = list(pool.map(commit, stages.values()))
@@ -87,7 +87,7 @@ def materialise(
     )
     written.append(lake.replace(runs.TABLE, run_id, landed.runs, landed.made_from, seen=mark, sources=whole))
     if is_open:
-        lake.write_landing_note(run_id, describe_landing(landed, sources, keys))
+        lake.write_landing_note(run_id, describe_landing(landed, sources, keys, zone.seals))
     elif note is not None:
         lake.write_landing_note(run_id, None)
     return written

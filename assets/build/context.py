@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from bronze.read_file import Progress
     from lake.attestation_keys import AttestationKeys
     from lake.errors import LakeError
-    from lake.landing_zone import LandedFile, LandingZone
+    from lake.landed_files import LandedFile
+    from lake.landing_zone import LandingZone
     from lake.store import Lake
 
 

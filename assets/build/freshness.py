@@ -101,6 +101,8 @@ def mark_landing(zone: LandingZone, run_id: str, keys: AttestationKeys | None = 
     from lake.attestation_keys import NO_KEYS
 
     listing = [(entry.name, entry.problem or entry.etag) for entry in zone.files(run_id)]
+    listing += [("/", "sealed files alone")] if zone.seals.must_be_sealed else []
+    listing += [("/", "bronze is sealed")] if zone.seals.seals_bronze else []
     return land.mark_landing(zone.manifest_etag(run_id), listing, keys or NO_KEYS, is_open=zone.is_open(run_id))
 
 

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lake.attestation_keys import AttestationKeys
-    from lake.landing_zone import LandedFile
+    from lake.landed_files import LandedFile
+    from lake.sealed_files import LandingSeals
     from lake.staging import Stage
     from lake.store import Lake
 
 # Of a report, all that its bytes alone decide; name, size, rank and data files are told beside it.
 _KEPT = (
-    *("format", "outcome", "reason", "inflated_bytes", "events_count", "rows_count", "passed_count"),
+    *("content_sha256", "format", "outcome", "reason", "inflated_bytes", "events_count", "rows_count", "passed_count"),
     *("unreadable_count", "residue_count", "ignored_tables", "is_complete", "base_ns", "first_ns", "last_ns"),
 )
 _EVENTS, _UNREADABLE = trace_events.TABLE.name, unreadable.TABLE.name
@@ -81,10 +82,15 @@ class LandingMemory:
 
 
 def recall_landing(
-    lake: Lake, run_id: str, stages: Mapping[str, Stage], keys: AttestationKeys, note: Mapping[str, Any] | None
+    lake: Lake,
+    run_id: str,
+    stages: Mapping[str, Stage],
+    keys: AttestationKeys,
+    seals: LandingSeals,
+    note: Mapping[str, Any] | None,
 ) -> land.Memory:
-    """The memory of a run from its note; none where the note is of other readers, or there is none."""
-    if not note or note.get("version") != land.version():
+    """The memory of a run from its note; none where the note is of other readers or other rules, or there is none."""
+    if not note or (note.get("version"), note.get("seals")) != (land.version(), _describe_seals(seals)):
         return land.NO_MEMORY
     sizes = {}
     for name, stage in stages.items():
@@ -95,12 +101,15 @@ def recall_landing(
     return LandingMemory(note, stages, sizes, keys.sha256)
 
 
-def describe_landing(landed: land.Landed, sources: Sequence[LandedFile], keys: AttestationKeys) -> dict[str, Any]:
+def describe_landing(
+    landed: land.Landed, sources: Sequence[LandedFile], keys: AttestationKeys, seals: LandingSeals
+) -> dict[str, Any]:
     """The note of a landing that was committed: which bytes lie under which name, and what became of each."""
     digests = {report.name: report.sha256 for report in landed.files if report.sha256 is not None}
     etags = {source.name: source.etag for source in sources if _is_told_by_mark(source)}
     return {
         "version": land.version(),
+        "seals": _describe_seals(seals),
         "keys_sha256": keys.sha256,
         "files": {name: (etags.get(name, ""), sha256) for name, sha256 in digests.items()},
         "held_back": {name: etags.get(name, "") for name in landed.held_back},
@@ -110,6 +119,11 @@ def describe_landing(landed: land.Landed, sources: Sequence[LandedFile], keys: A
             if report.sha256 is not None and report.outcome != "merged"
         },
     }
+
+
+def _describe_seals(seals: LandingSeals) -> list[bool]:
+    """What is accepted, and how bronze is written: under other rules every file is read again."""
+    return [seals.must_be_sealed, seals.seals_bronze]
 
 
 def list_held_back(note: Mapping[str, Any] | None) -> list[str]:

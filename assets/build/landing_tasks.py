@@ -14,7 +14,7 @@ from bronze.read_file import ReadContext, read_file
 from lake.errors import EvidenceRejected, naming
 from lake.executor_stage import AdoptedFile
 from lake.identity import MANIFEST
-from lake.landing_zone import LandedFile
+from lake.landed_files import LandedFile
 from lake.staging import ClosedFile
 
 if TYPE_CHECKING:
@@ -96,11 +96,12 @@ def land_on(
         report = answer.report
         progress(report.name, report.size_bytes or 0, report.rows_count)
         if (
-            report.sha256 is not None and report.sha256 in read
+            report.content_sha256 is not None and report.content_sha256 in read
         ):  # the same content under two names was read by two executors: once is enough
-            reports.append(FileReport(report.name, report.size_bytes, sha256=report.sha256))
+            content = report.content_sha256
+            reports.append(FileReport(report.name, report.size_bytes, report.sha256, content_sha256=content))
             continue
-        read.add(report.sha256)
+        read.add(report.content_sha256)
         if report.is_trace:
             report.events = AdoptedFile(stages["trace_events"], answer.events)
         if report.outcome == "kept":
@@ -113,19 +114,18 @@ def land_on(
 def _recall(memory: land.Memory, source: LandedFile, read: set[str | None]) -> FileReport | None:
     """The report of a file that has not changed since an earlier landing read it."""
     sha256 = memory.find_digest(source)
-    if sha256 is None:
-        return None
-    if sha256 in read:
-        return FileReport(source.name, source.size_bytes, sha256=sha256)
-    found = memory.recall(sha256, source)
-    if found is not None:
-        read.add(sha256)
+    found = None if sha256 is None else memory.recall(sha256, source)
+    if found is None or found.content_sha256 is None:
+        return found
+    if found.content_sha256 in read:
+        return FileReport(source.name, source.size_bytes, sha256, content_sha256=found.content_sha256)
+    read.add(found.content_sha256)
     return found
 
 
 def read_landed(site: Site, order: FileOrder) -> FileAnswer:
     """Read one file to its end, on an executor; at most a few shards of it are in memory."""
-    source = LandedFile(site.zone.place, order.run_id, order.name, order.size_bytes, order.etag)
+    source = LandedFile(site.zone.place, order.run_id, order.name, order.size_bytes, order.etag, seals=site.zone.seals)
     with ExitStack() as exits:
         stages = {
             name: exits.enter_context(site.lake.executor_stage(_TABLES[name], order.run_id, spool))
@@ -135,7 +135,7 @@ def read_landed(site: Site, order: FileOrder) -> FileAnswer:
             fetched = exits.enter_context(asyncio.run(source.fetch()))
         except EvidenceRejected as error:  # it became a link out or a pipe since it was listed
             return FileAnswer(FileReport(source.name, source.size_bytes, reason=str(error)))
-        report = FileReport(source.name, source.size_bytes, sha256=fetched.sha256)
+        report = FileReport(source.name, source.size_bytes, fetched.sha256, content_sha256=fetched.content_sha256)
         with naming(f"reading {source.name}"):
             read_file(report, fetched, ReadContext(stages, order.limits, lambda *_: None, order.keys))
         units = {_EVENTS: report.events, _UNREADABLE: report.unreadable, **report.records}

@@ -226,7 +226,9 @@ class SilverBuild:
                 yield from self._build_by_chunk(rank, chunk.parts, stage, conform)
 
     def _build_by_chunk(self, rank: int, parts: int, stage: Stage, conform: Plan) -> Iterator[pa.Table]:
-        with SpilledRows(stage.spool, trace_events.TABLE.arrow_schema_of(spans.READ), parts) as shares:
+        is_sealed = self._lake.seals_bronze or self._lake.has_sealed_source(trace_events.TABLE, [self._run_id])
+        schema = trace_events.TABLE.arrow_schema_of(spans.READ)
+        with SpilledRows(stage.spool, schema, parts, is_sealed=is_sealed) as shares:
             read = self._lake.batches(trace_events.TABLE, self._run_id, spans.READ, rank=rank)
             for batch in prefetch((batch.filter(pc.field("phase") == COMPLETE) for batch in read), most=1):
                 placed = nw.from_native(pl.DataFrame(batch)).select(part=part_of(parts).cast(nw.Int64))
@@ -235,7 +237,8 @@ class SilverBuild:
             traced = map(shares.read, range(parts))
             yield from self._engine.each(lambda events: conform(profiler_events.adapt_trace_events(events)), traced)
             return
-        with SpilledRows(_folder(stage.spool, "nsys"), nsys_events.TABLE.arrow_schema, parts) as profiled:
+        folder, schema = _folder(stage.spool, "nsys"), nsys_events.TABLE.arrow_schema
+        with SpilledRows(folder, schema, parts, is_sealed=is_sealed) as profiled:
             for batch in prefetch(self._read_profiled(rank), most=1):
                 where = nw.coalesce(nw.col("correlation_id"), nw.col("start_ns"))
                 placed = nw.from_native(pl.DataFrame(batch)).select(part=part_of(parts, where).cast(nw.Int64))

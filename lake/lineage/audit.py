@@ -135,7 +135,9 @@ def audit_sources(zone: LandingZone, audit: Audit, digest: Callable[[bytes], str
         if run_id not in complete:
             audit.untraced.append(run_id)
             continue
-        missing = sorted(set(list_sources(statement)) - {digest(zone.manifest(run_id)), *_digest_files(zone, run_id)})
+        missing = sorted(
+            set(list_sources(statement)) - {digest(zone.landed_manifest(run_id)), *_digest_files(zone, run_id)}
+        )
         audit.damages += [
             Damage(table, run_id, f"source file {sha256}", f"is not in {zone.place}/{run_id} any more, or was changed")
             for sha256 in missing
@@ -147,7 +149,6 @@ def _digest_files(zone: LandingZone, run_id: str) -> Iterable[str]:
     for file in zone.files(run_id):
         if file.problem is None:
             try:
-                with asyncio.run(file.fetch()) as fetched:
-                    yield fetched.sha256
+                yield asyncio.run(file.digest())
             except LakeError:  # what cannot be read is missing
                 continue

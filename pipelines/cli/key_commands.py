@@ -1,4 +1,4 @@
-"""The commands `teetotal keys list`, `create`, `rotate` and `adopt`; what they need is imported when they run."""
+"""The commands `teetotal keys …`: list, create, recipient, rotate, adopt; what they need is imported when they run."""
 
 from __future__ import annotations
 
@@ -37,6 +37,16 @@ def create_keys(chosen: Settings) -> None:
     session.print_lines(
         f"{made.place}: key {made.active_id} is active. Keep a copy apart from the lake: a lost key opens nothing."
     )
+
+
+@keys.command("recipient")
+@click.pass_obj
+def print_recipient(chosen: Settings) -> None:
+    """Print the public key that collectors seal files for: `teetotal keys recipient > lake.pem`."""
+    from lake.keyring_guard import KeyringGuard
+    from lake.sealed_files import find_recipient
+
+    click.echo(find_recipient(KeyringGuard(chosen.lake, chosen.keyring).peek()).to_pem(), nl=False)
 
 
 @keys.command("rotate")

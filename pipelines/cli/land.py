@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,11 @@ from bronze.land import peek
 from bronze.manifest import REGIMES, Manifest, claim_from_text, parse
 from lake.errors import EvidenceRejected, nearest
 from lake.identity import MANIFEST, is_slug, slug
+from lake.keyring_guard import KeyringGuard
 from lake.locations import report_unreachable
 from lake.open_runs import add_files, open_run
 from lake.regular_files import Tree, open_named
+from lake.sealed_files import MAGIC, find_recipient, is_sealed, parse_recipient, require_place
 from silver.cc_evidence import infer_regime
 
 if TYPE_CHECKING:
@@ -27,11 +30,12 @@ if TYPE_CHECKING:
     from lake.landing_zone import LandingZone
     from lake.open_runs import Added
     from lake.regular_files import SourceFile
+    from lake.sealed_files import LandingSeals, Recipient
     from lake.store import Lake
+    from pipelines.settings import Settings
 
 _SUFFIXES = re.compile(r"(\.(json|gz|zst|zstd|pt|trace|chrome|csv|log|txt|sqlite|jsonl))+$", re.IGNORECASE)
 _RANK = re.compile(r"[-_.]?(?:rank|worker|r)[-_]?$", re.IGNORECASE)
-_BLOCK_BYTES = 1 << 20
 _NOTHING_READ = "none of these files is in a format that teetotal reads; docs/landing.md lists them"
 _MOST_MANIFEST_BYTES = 1 << 20
 
@@ -44,6 +48,7 @@ class Landed:
     manifest: Manifest
     files: int
     notes: tuple[str, ...] = ()
+    sealed_for: str | None = None
 
 
 def land_files(
@@ -54,6 +59,7 @@ def land_files(
     run_id: str | None,
     given: Mapping[str, str],
     is_open: bool = False,
+    recipient: Recipient | None = None,
 ) -> Landed:
     """Put files into the landing zone as one run; what is typed wins over its `run.toml`, which wins over its files."""
     # Directories stay open until all is copied: one that is swapped meanwhile is not the one that was looked at.
@@ -65,19 +71,23 @@ def land_files(
                 f"no file to land in {', '.join(map(str, paths))}", "name files, or a directory of files"
             )
         name = slug(run_id) if run_id else _name_of(paths, files)
-        recorded = _read_manifest(own) if own else Manifest({}, {})
+        recipient = _require_sealing(zone.seals, [*files.values(), *([own] if own else [])], recipient)
+        recorded = _read_manifest(own, name, zone.seals) if own else Manifest({}, {})
         typed = {key: claim_from_text(key, value) for key, value in given.items()}
-        peeks = {key: _peek(key, file, limits) for key, file in files.items()}
+        seals = replace(zone.seals, must_be_sealed=False)
+        peeks = {key: _peek(name, key, file, limits, seals) for key, file in files.items()}
         claims = {**_merge_envelopes(peeks.values()), **recorded.claims, **typed}
         notes = [] if any(one.format for one in peeks.values()) or not files else [_NOTHING_READ]
         notes += _add_regime(claims, peeks)
         text = Manifest(claims, recorded.extra).to_toml()
         manifest = parse(text.encode(), f"the manifest of {name}")
         if is_open:
+            _refuse_sealing(recipient)
             open_run(zone, name, files, text)
         else:
-            zone.land(name, files, text)
-        return Landed(name, manifest, len(files), tuple(notes))
+            zone.land(name, files, text, recipient)
+        sealed_for = None if recipient is None else recipient.recipient_id
+        return Landed(name, manifest, len(files), tuple(notes), sealed_for)
 
 
 def append_files(zone: LandingZone, run_id: str, paths: Sequence[Path]) -> Added:
@@ -89,13 +99,25 @@ def append_files(zone: LandingZone, run_id: str, paths: Sequence[Path]) -> Added
                 f"{MANIFEST} is among the files, and run {run_id} has one already",
                 "leave it out; what the run claims is changed in its own directory",
             )
+        _refuse_sealing(_require_sealing(zone.seals, list(files.values()), None))
         return add_files(zone, slug(run_id), files)
 
 
-def _read_manifest(own: SourceFile) -> Manifest:
-    """The manifest that lies beside the files."""
+def _refuse_sealing(recipient: Recipient | None) -> None:
+    """Files of an open run are sealed before they come, or not at all."""
+    if recipient is not None:
+        raise EvidenceRejected(
+            "files of an open run are not sealed on their way in",
+            "land the run when it is complete, or let whoever records seal each file",
+        )
+
+
+def _read_manifest(own: SourceFile, run_id: str, seals: LandingSeals) -> Manifest:
+    """The manifest that lies beside the files, opened where it is sealed."""
     with report_unreachable(f"{own.where} could not be read"), own.open() as file:
         text = file.read(_MOST_MANIFEST_BYTES + 1)
+    if is_sealed(text):
+        text = b"".join(seals.open_blocks(BytesIO(text), run_id, MANIFEST))
     if len(text) > _MOST_MANIFEST_BYTES:
         raise EvidenceRejected(f"{own.where} has more than {_MOST_MANIFEST_BYTES:,} bytes, which no manifest has")
     return parse(text, own.where)
@@ -167,14 +189,48 @@ def warn_of_unknown(lake: Lake, zone: LandingZone, landed: Landed) -> list[str]:
     ]
 
 
-def _peek(name: str, file: SourceFile, limits: Limits) -> Peek:
+def choose_recipient(chosen: Settings, *, seal: bool, seal_for: Path | None) -> Recipient | None:
+    """The key that files are sealed for: none, the lake's own, or one from a file."""
+    if seal_for is not None:
+        with report_unreachable(f"{seal_for} could not be read"), open_named(seal_for).open() as file:
+            return parse_recipient(file.read(_MOST_MANIFEST_BYTES), str(seal_for))
+    return find_recipient(KeyringGuard(chosen.lake, chosen.keyring).peek()) if seal else None
+
+
+def _require_sealing(seals: LandingSeals, files: Iterable[SourceFile], recipient: Recipient | None) -> Recipient | None:
+    """Whom to seal for: a run of which a part is sealed lands sealed; one that is not may be refused."""
+    if recipient is not None:
+        return recipient
+    if any(_is_sealed(file) for file in files):
+        return None if seals.keyring is None else find_recipient(seals.keyring())
+    if seals.must_be_sealed:
+        raise EvidenceRejected(
+            "this lake accepts sealed files alone (TEETOTAL_ACCEPT_ONLY_SEALED)", "land them with --seal"
+        )
+    return None
+
+
+def _is_sealed(file: SourceFile) -> bool:
+    with report_unreachable(f"{file.where} could not be read"), file.open() as opened:
+        return is_sealed(opened.read(len(MAGIC)))
+
+
+def _peek(run_id: str, name: str, file: SourceFile, limits: Limits, seals: LandingSeals) -> Peek:
+    """Look at a file as it will land; one that is sealed already must be sealed for this run, name and lake."""
+
     def blocks() -> Iterator[bytes]:
         with file.open() as opened:
-            while block := opened.read(_BLOCK_BYTES):
-                yield block
+            yield from seals.open_blocks(opened, run_id, name)
 
     with report_unreachable(f"{file.where} could not be read"):
-        return peek(blocks, name, limits)
+        with file.open() as opened:
+            try:
+                was_sealed = require_place(opened, run_id, name)
+            except EvidenceRejected as error:
+                raise EvidenceRejected(f"{file.where}: {error.what}", error.hint) from error
+        found = peek(blocks, name, limits)
+    # Whoever lands it need not be able to open it.
+    return replace(found, format="sealed") if was_sealed and found.format is None else found
 
 
 def _add_regime(claims: dict[str, Any], peeks: Mapping[str, Peek]) -> list[str]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     "--open", "is_open", is_flag=True, help="More files will come, by --append or written there (docs/live.md)."
 )
 @click.option("--append", metavar="RUN", help="Add the files to this open run.")
+@click.option("--seal", is_flag=True, help="Encrypt each file for this lake's own key (docs/sealed-landing.md).")
+@click.option("--seal-for", metavar="FILE", type=click.Path(path_type=Path), help="The same, for this public key.")
 @click.pass_obj
 def land(
     chosen: Settings,
@@ -33,6 +35,8 @@ def land(
     given: tuple[str, ...],
     is_open: bool,
     append: str | None,
+    seal: bool,
+    seal_for: Path | None,
 ) -> None:
     """Put the files of one run (or a directory of them) into the landing zone."""
     from lake.landing_zone import LandingZone
@@ -40,9 +44,9 @@ def land(
 
     if not paths and not (is_open and run_id):
         raise click.UsageError("name files, or a directory of them; with --open, at least the run: --run-id ID")
-    zone = LandingZone(chosen.landing)
+    zone = LandingZone(chosen.landing, chosen.seals)
     if append is not None:
-        if run_id or regime or baseline or given or is_open:
+        if run_id or regime or baseline or given or is_open or seal or seal_for:
             raise click.UsageError("--append takes files alone: what the run claims stands in its run.toml")
         added = land.append_files(zone, append, paths)
         for names, what in ((added.new, "added to"), (added.replaced, "replaced in")):
@@ -54,10 +58,13 @@ def land(
         return
     fields = dict(_pair(text) for text in given)
     fields |= {name: value for name, value in (("regime", regime), ("baseline", baseline)) if value}
-    landed = land.land_files(zone, paths, chosen.limits, run_id=run_id, given=fields, is_open=is_open)
-    session.print_lines(
-        f"landed {landed.run_id}: {landed.files} files in {chosen.landing}{', open' if is_open else ''}"
+    recipient = land.choose_recipient(chosen, seal=seal, seal_for=seal_for)
+    landed = land.land_files(
+        zone, paths, chosen.limits, run_id=run_id, given=fields, is_open=is_open, recipient=recipient
     )
+    how = ", open" if is_open else ""
+    how += "" if landed.sealed_for is None else f", sealed for {landed.sealed_for}"
+    session.print_lines(f"landed {landed.run_id}: {landed.files} files in {chosen.landing}{how}")
     for key, value in landed.manifest.claims.items():
         session.print_lines(f"  {key} = {value}")
     for note in (*landed.notes, *land.warn_of_unknown(session.open_lake(chosen), zone, landed)):

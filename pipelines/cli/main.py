@@ -20,6 +20,7 @@ from pipelines.cli.key_commands import keys
 from pipelines.cli.land_commands import close, land
 from pipelines.cli.lineage_commands import anchor, evidence, signing
 from pipelines.cli.plan_command import plan
+from pipelines.cli.release_command import release
 from pipelines.cli.run_commands import demo, run
 from pipelines.cli.verify_command import verify
 from pipelines.cli.watch_command import watch
@@ -110,6 +111,7 @@ main.add_command(gate)
 main.add_command(baseline)
 main.add_command(plan)
 main.add_command(history)
+main.add_command(release)
 
 
 @main.command()
@@ -122,9 +124,8 @@ def status(chosen: Settings) -> None:
     from pipelines.cli import status as states
     from report.terminal_text import make_printable
 
-    found = states.collect_status(
-        session.open_lake(chosen), LandingZone(chosen.landing), load_keys(chosen.attestation_keys), chosen.margin
-    )
+    zone = LandingZone(chosen.landing, chosen.seals)
+    found = states.collect_status(session.open_lake(chosen), zone, load_keys(chosen.attestation_keys), chosen.margin)
     if not found.lines and not found.notes:
         session.print_lines(
             f"nothing in {chosen.landing} and no lake in {chosen.lake} yet: land a run with `teetotal land`, "

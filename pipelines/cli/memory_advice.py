@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lake.landing_zone import LandedFile
+    from lake.landed_files import LandedFile
 
 # Measured on one rank (docs/performance.md): 544, 587 and 836 MB at 237, 1,173 and 4,683 MB of JSON, a tenth more where
 # Arrow's allocator is its own; the line lies well above all three.

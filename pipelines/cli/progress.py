@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from assets.build.tiers import TierResult
     from bronze.read_file import Progress as Report
     from lake.errors import LakeError
-    from lake.landing_zone import LandedFile
+    from lake.landed_files import LandedFile
     from lake.snapshot import Written
     from pipelines.cli.run import Outcome
 

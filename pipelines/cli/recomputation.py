@@ -44,7 +44,9 @@ def recompute_tables(
         tell(f"not recomputed, because they are not in {zone.place}: {', '.join(gone)}")
     needed = sorted(_list_needed(lake, wanted).intersection(complete)) if run_ids else sorted(set(held) - set(gone))
     with tempfile.TemporaryDirectory(prefix="teetotal-") as aside:
-        scratch = Lake(Location.of(Path(aside) / "lake"), chosen.keyring)
+        scratch = Lake(
+            Location.of(Path(aside) / "lake"), chosen.keyring, seals_bronze=lake.has_sealed_source(runs.TABLE)
+        )
         site = read_beside(lake.place, span_patterns.FILE_NAME, span_patterns.MOST_BYTES)
         if site is not None:
             (Path(aside) / span_patterns.FILE_NAME).write_bytes(site)

@@ -69,7 +69,7 @@ def demo(chosen: Settings, is_all: bool) -> None:
     from pipelines.cli import demo as bundled
     from pipelines.cli import verdicts
 
-    run_ids = bundled.land_samples(LandingZone(chosen.landing), ("",) if is_all else bundled.FIRST_LOOK)
+    run_ids = bundled.land_samples(LandingZone(chosen.landing, chosen.seals), ("",) if is_all else bundled.FIRST_LOOK)
     outcomes = _run(chosen, run_ids)
     if any(outcome.fault for outcome in outcomes):
         raise SystemExit(FAILED)

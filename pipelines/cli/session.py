@@ -26,7 +26,7 @@ def open_lake(chosen: Settings) -> Lake:
     """The lake that was chosen, to be read."""
     from lake.store import Lake
 
-    return Lake(chosen.lake, chosen.keyring)
+    return Lake(chosen.lake, chosen.keyring, seals_bronze=chosen.seals.seals_bronze)
 
 
 def open_signed_lake(chosen: Settings) -> Lake:
@@ -35,7 +35,7 @@ def open_signed_lake(chosen: Settings) -> Lake:
     from lake.store import Lake
 
     lineage = make_lineage(chosen.lake, chosen.signing, {"margin": f"{chosen.margin:g}"})
-    return Lake(chosen.lake, chosen.keyring, lineage)
+    return Lake(chosen.lake, chosen.keyring, lineage, seals_bronze=chosen.seals.seals_bronze)
 
 
 def open_built_lake(chosen: Settings) -> Lake:

@@ -58,9 +58,11 @@ def open_checks(chosen: Settings, landing: str | None) -> Iterator[pl.DataFrame]
         return
     with tempfile.TemporaryDirectory(prefix="teetotal-validate-") as home:
         lake = Lake(
-            Location.of(Path(home) / "lake"), KeyringFile(Path(home) / "keyring.json", is_made_on_first_use=True)
+            Location.of(Path(home) / "lake"),
+            KeyringFile(Path(home) / "keyring.json", is_made_on_first_use=True),
+            seals_bronze=chosen.seals.seals_bronze,
         )
-        _build(BuildContext(lake, LandingZone(Location.of(landing)), chosen.limits))
+        _build(BuildContext(lake, LandingZone(Location.of(landing), chosen.seals), chosen.limits))
         yield _read_checks(lake)
 
 

@@ -48,7 +48,7 @@ def verify(
     from pipelines.cli.recomputation import recompute_tables
     from pipelines.cli.verification import advise, audit_lake, format_audit, format_damage
 
-    lake, zone, asked = session.open_built_lake(chosen), LandingZone(chosen.landing), (*named, *run_ids)
+    lake, zone, asked = session.open_built_lake(chosen), LandingZone(chosen.landing, chosen.seals), (*named, *run_ids)
     kept = None if since is None else (since.read_text("utf-8"), str(since))
     found = audit_lake(lake, zone, load_trust(trust or chosen.trust), asked, kept)
     damages = [*found.damages, *(recompute_tables(chosen, lake, zone, asked, session.print_lines) if recompute else ())]

@@ -84,7 +84,7 @@ class Watch:
 
     def follow(self) -> Iterator[Standing]:
         """Launch and look whenever the run's directory has changed, until it is closed or a limit is exceeded."""
-        zone = LandingZone(self.chosen.landing)
+        zone = LandingZone(self.chosen.landing, self.chosen.seals)
         self._require_run(zone)
         seen, shown = None, None
         while True:

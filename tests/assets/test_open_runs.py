@@ -16,7 +16,7 @@ from bronze import runs, source_files
 from bronze.limits import Limits
 from lake.engines import engine
 from lake.identity import MANIFEST, OPEN
-from lake.landing_zone import Fetched, LandedFile
+from lake.landed_files import Fetched, LandedFile
 from tests.support.campaigns import pick_size
 from tests.support.recorded_lake import ROOT
 from tests.support.sample_tables import digests, trace

@@ -53,6 +53,9 @@ class Arrived:
         self._data = data
         self._wire = wire
         self.sha256 = sha256(data).hexdigest()
+        self.content_sha256: str | None = self.sha256
+        self.problem: str | None = None
+        self.is_sealed = False
 
     def blocks(self) -> Iterator[bytes]:
         yield self._data

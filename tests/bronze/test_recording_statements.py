@@ -14,7 +14,7 @@ from tests.support.bronze_sources import read_source
 STATEMENT: dict[str, Any] = {
     "predicateType": "urn:teetotal:recording:v1",
     "subject": [{"name": "a", "digest": {"sha256": "0" * 64}}],
-    "predicate": {"runId": "run-1", "publicKey": base64.b64encode(bytes(32)).decode(), "finishedOn": "2026-11-17"},
+    "predicate": {"runId": "run-1", "publicKey": base64.b64encode(bytes(32)).decode(), "manifestSha256": "1" * 64},
 }
 
 

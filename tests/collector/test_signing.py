@@ -53,7 +53,7 @@ def record_files(folder: Path, key: Ed25519PrivateKey, run_id: str = "run-1") ->
     }
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    return files | {STATEMENT_FILE: sign_files(folder, run_id, key).encode()}
+    return files | {STATEMENT_FILE: sign_files(folder, run_id, key, files["run.toml"].decode()).encode()}
 
 
 def judge(lake: Lake, land_files: LandFiles, files: dict[str, bytes]) -> dict[str, Any]:

@@ -35,6 +35,20 @@ def spill_and_read(folder: Path, batches: list[list[int]], count: int) -> list[l
     return [[row["number"] for row in rows] for rows in found]
 
 
+def test_a_sealed_share_says_nothing_on_disk_and_comes_back(tmp_path: Path) -> None:
+    numbers = list(range(20_000))
+    for is_sealed in (True, False):
+        with SpilledRows(tmp_path, SCHEMA, 2, is_sealed=is_sealed) as shares:
+            for first in range(0, len(numbers), 5_000):
+                part = numbers[first : first + 5_000]
+                shares.add(batch(part), np.array(part, dtype=np.int64) % 2)
+        on_disk = [path.read_bytes() for path in tmp_path.iterdir()]
+        assert all((b"ARROW1" in data) is not is_sealed for data in on_disk)
+        assert shares.read(1).column("number").to_pylist() == numbers[1::2]
+        assert shares.read(0).column("number").to_pylist() == numbers[::2]
+        assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture
 def few_files() -> Iterator[int]:
     """A process that may have hardly more files open than it has now, unless it asks for more."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from lake.landing_zone import LandedFile
+from lake.landed_files import LandedFile
 from lake.locations import Location
 from pipelines.cli import run as running
 from pipelines.cli.main import main

@@ -15,7 +15,7 @@ from tests.support.small_runs import OFF, trace
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lake.landing_zone import LandedFile
+    from lake.landed_files import LandedFile
     from tests.support.deployment import Deployment
 
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from lake.landing_zone import LandedFile
+from lake.landed_files import LandedFile
 from pipelines.cli import progress, show
 from pipelines.cli.main import main
 from report.terminal_text import CSV_UNSAFE, make_csv_safe, make_printable

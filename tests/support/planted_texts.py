@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,20 +14,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def finds(root: Path, *planted: str) -> list[str]:
-    """`path: text` for every planted text in a file's name, its raw bytes, or a column of a Parquet file."""
+def finds(root: Path, *planted: str, is_written_to: bool = False) -> list[str]:
+    """`path: text` for every planted text in a file's name, its raw bytes, or a column of a Parquet file.
+
+    Where someone still writes, a file that is not whole yet is searched as far as it can be.
+    """
+    ignored = (pa.ArrowInvalid, FileNotFoundError) if is_written_to else ()
     return sorted(
         f"{path.relative_to(root)}: {text}"
         for path in root.rglob("*")
         for text in planted
-        if text in path.name or (path.is_file() and _is_in(path, text))
+        if text in path.name or (path.is_file() and _is_in(path, text, ignored))
     )
 
 
-def _is_in(path: Path, text: str) -> bool:
-    if text.encode() in path.read_bytes():
-        return True
-    return path.suffix == ".parquet" and any(_is_said(column, text) for column in _columns(path))
+def _is_in(path: Path, text: str, ignored: tuple[type[Exception], ...]) -> bool:
+    with suppress(*ignored):
+        if text.encode() in path.read_bytes():
+            return True
+        return path.suffix == ".parquet" and any(_is_said(column, text) for column in _columns(path))
+    return False
 
 
 def _columns(path: Path) -> Iterator[pa.Array]:

@@ -116,7 +116,7 @@ def land_halfway(options: dict[str, str], landing: str, run_id: str, *paths: str
     """Copy files into the landing zone, and stand still after the first: something to kill."""
     copy = regular_files.copy_file
 
-    def copy_and_stop(source: SourceFile, target: Path) -> None:
+    def copy_and_stop(source: SourceFile, target: Path, *_: object) -> None:
         copy(source, target)
         print("ready", flush=True)  # noqa: T201 - the other end of `release`
         sys.stdin.readline()
