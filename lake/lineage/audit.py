@@ -102,7 +102,8 @@ def _follow(history: History, one: Statement, material: Material) -> tuple[str |
         entry = history.find_said(table, partition, material.digest)
         if entry is not None:
             return None, entry.statement
-        if not history.list_said(table, partition):
+        is_past = history.inventory.get((table, partition)) == material.digest
+        if is_past or not history.list_said(table, partition):
             return None, None  # unsigned, which is told by itself
         return f"was made from {table}, run {partition}, with rows {material.digest[:16]}…, which nobody signed", None
     if material.name == f"{LANDING}/{one.partition}":

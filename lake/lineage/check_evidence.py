@@ -266,7 +266,7 @@ class Checker:
                 upstream = self.find(one["name"], rows)
                 if upstream is not None:
                     waiting.append(upstream[1])
-                elif one["name"] in self.said or self.lines is None:
+                elif self.past.get(one["name"]) != rows and (one["name"] in self.said or self.lines is None):
                     self.faults.append(f"{name} was made from {one['name']} with rows {rows}, which nobody signed")
                 else:
                     sys.stdout.write(f"unsigned: {one['name']}, which {name} was made from\n")

@@ -61,6 +61,7 @@ def rotate_keys(chosen: Settings, resume: bool) -> None:
     ring = chosen.keyring() if resume else chosen.keyring.rotate()
     session.print_lines(f"{ring.place}: key {ring.active_id} is active")
     lake = session.open_signed_lake(chosen)
+    lake.log_statements()  # where signing begins with this, it lists what is there before it is sealed again
     for written in keyrings.reseal_tables(lake, ring):
         session.print_lines(f"{written.table}, run {written.run_id}: {written.rows:,} rows sealed again")
     lake.log_statements()

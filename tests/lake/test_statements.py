@@ -14,7 +14,7 @@ from assets.build.provenance import make_lineage
 from lake.digest import digest_file
 from lake.errors import ContractBroken
 from lake.keyring import KeyringFile
-from lake.lineage.audit import Audit, audit_table
+from lake.lineage.audit import Audit, audit_chain, audit_table
 from lake.lineage.history import read_history
 from lake.lineage.keys import SigningKeys
 from lake.lineage.log import StatementLog
@@ -167,6 +167,32 @@ def test_rows_that_are_sealed_again_are_made_from_the_rows_before(tmp_path: Path
     dependencies = last["predicate"]["buildDefinition"]["resolvedDependencies"]
     assert {"name": "silver.visits/a", "digest": {"rowsSha256": before.content_sha256}} in dependencies
     assert audit(tmp_path)[0].damages == []
+
+
+def test_an_unsigned_past_that_is_sealed_again_leads_to_what_was_found_when_signing_began(tmp_path: Path) -> None:
+    open_lake(tmp_path, signs=False).replace(VISITS, "a", visits(), FIRST)
+    open_lake(tmp_path).log_statements()
+    KeyringFile(tmp_path / "keyring.json").rotate()
+    lake = open_lake(tmp_path)
+    lake.reseal(VISITS, "a")
+    lake.log_statements()
+    found, faults, _ = audit(tmp_path)
+    audit_chain(read_history(lake.place, open_keys(tmp_path).trust, [VISITS.full_name]), found)
+    assert (found.damages, faults, sorted(found.signed)) == ([], [], [("silver.visits", "a")])
+
+
+def test_rows_sealed_again_from_others_than_were_found_when_signing_began_are_damage(tmp_path: Path) -> None:
+    open_lake(tmp_path, signs=False).replace(VISITS, "a", visits(), FIRST)
+    open_lake(tmp_path).log_statements()
+    open_lake(tmp_path, signs=False).replace(VISITS, "a", visits(host="mallory"), FIRST)
+    KeyringFile(tmp_path / "keyring.json").rotate()
+    lake = open_lake(tmp_path)
+    lake.reseal(VISITS, "a")
+    lake.log_statements()
+    found, *_ = audit(tmp_path)
+    audit_chain(read_history(lake.place, open_keys(tmp_path).trust, [VISITS.full_name]), found)
+    (damage,) = found.damages
+    assert damage.reason.endswith("which nobody signed")
 
 
 def test_what_a_revoked_key_signed_counts_no_longer_or_up_to_a_statement(tmp_path: Path) -> None:
