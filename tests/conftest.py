@@ -78,6 +78,7 @@ class LandedRun:
     attestations: pl.DataFrame
     copies: pl.DataFrame
     patterns: pl.DataFrame
+    statements: pl.DataFrame
 
     def file(self, name: str) -> dict[str, object]:
         """The row of `bronze.source_files` for that file."""

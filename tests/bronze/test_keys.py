@@ -6,6 +6,7 @@ import gzip
 from typing import TYPE_CHECKING
 
 from assets.build.catalogue import TABLES
+from tests.support.recording_statements import envelop
 from tests.support.traces import GOOD
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def test_keys_are_unique_in_every_bronze_table(land_files: LandFiles) -> None:
         "scrape.txt": b"DCGM_FI_X 1\n" * 2,
         "token.json": b'[["JWT", "a"], {"GPU-0": "a"}]',
         "span_kinds.toml": b'[[pattern]]\nid = "a"\nkind = "collective"\nname = "all_to_all"\n',
+        "recording.intoto.json": envelop(),
     }
     land_files({**traces, **records})
     for table in (table for table in TABLES.values() if table.tier == "bronze"):

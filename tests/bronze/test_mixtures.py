@@ -16,6 +16,7 @@ from assets.build import gold, silver
 from bronze import formats, land
 from lake.engines import engine
 from tests.support.build_runs import build_comparisons
+from tests.support.recording_statements import envelop
 from tests.support.tokens import Signer
 from tests.support.traces import GOOD
 from tests.support.up_to_date import find_landed, find_made
@@ -52,6 +53,7 @@ _FILES = {
     "wandb": (b'{"_step": 0, "_timestamp": 1700000000.5, "loss": 2}\n', 1),
     "conf_compute": (b"    CC State : ON\n", 1),
     "eat_bundle": (_SIGNER.bundle({}, GPU_0={}), 2),
+    "recording_statement": (envelop(), 1),
 }
 
 
@@ -63,7 +65,7 @@ def everything(tmp_path: Path) -> dict[str, tuple[bytes, int]]:
 
 def rows_by_source(landed: LandedRun) -> dict[str, int]:
     records = (landed.nsys, landed.training, landed.collectives, landed.samples, landed.attestations, landed.copies)
-    tables = (landed.events, *records, landed.patterns)
+    tables = (landed.events, *records, landed.patterns, landed.statements)
     counted = pl.concat(table.select("source_sha256") for table in tables).group_by("source_sha256").len()
     return dict(counted.iter_rows())
 

@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import json
-from typing import Any
-
 import pytest
 
 from lake.errors import EvidenceRejected
 from tests.support.bronze_sources import read_source
-
-STATEMENT: dict[str, Any] = {
-    "predicateType": "urn:teetotal:recording:v1",
-    "subject": [{"name": "a", "digest": {"sha256": "0" * 64}}],
-    "predicate": {"runId": "run-1", "publicKey": base64.b64encode(bytes(32)).decode(), "manifestSha256": "1" * 64},
-}
-
-
-def envelop(statement: object, **members: Any) -> bytes:
-    payload = base64.b64encode(json.dumps(statement).encode()).decode()
-    kind = "application/vnd.in-toto+json"
-    signatures = [{"keyid": "k", "sig": base64.b64encode(bytes(64)).decode()}]
-    return json.dumps({"payloadType": kind, "payload": payload, "signatures": signatures, **members}).encode()
+from tests.support.recording_statements import STATEMENT, envelop
 
 
 def test_a_statement_that_nobody_signed_is_forged() -> None:
