@@ -13,19 +13,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector import workspace
+from assets.build import bronze, silver
+from bronze.limits import Limits
+from collector import record, workspace
 from collector.errors import RecordingRefused
 from collector.landing import Landing
 from collector.sealed_files import MAGIC, read_public_key, seal_blocks
+from collector.signing import make_key
+from lake.engines import engine
 from lake.keyring import Key, Keyring
 from lake.landing_zone import LandingZone
 from lake.locations import Location
 from lake.sealed_files import CHUNK_BYTES, LandingSeals, find_recipient
+from silver import recordings
 from tests.support.planted_texts import finds
 from tests.support.ranks import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from lake.store import Lake
 
 KEY = Key("k0000001", "2026-01-01T00:00:00Z", bytes(64))
 RING = Keyring("a keyring", KEY.key_id, (KEY,))
@@ -144,3 +151,19 @@ def test_what_is_no_public_key_is_refused_before_anything_runs(tmp_path: Path, t
     with pytest.raises(RecordingRefused, match=r"lake\.pem is no public key of a lake"):
         Landing(tmp_path / "zone", "run-1", 0, 1, 5.0, tmp_path / "lake.pem")
     assert not (tmp_path / "zone").exists()
+
+
+def test_a_sealed_recording_can_be_signed_too(tmp_path: Path, public_key: Path, lake: Lake) -> None:
+    landing = Landing(tmp_path / "zone", "run-1", 0, 1, 1.0, public_key)
+    (landing.workspace / "steps-r0.csv").write_text("step,duration_s\n0,1\n1,1\n", "utf-8")
+    landing.finish('regime = "cc_off"\n', make_key(tmp_path / "key.pem"))
+    zone = LandingZone(Location.of(tmp_path / "zone"), SEALS)
+    bronze.materialise(lake, zone, "run-1", Limits())
+    silver.materialise(lake, "run-1", engine("polars"))
+    (row,) = lake.scan(recordings.TABLE).collect().to_dicts()
+    assert (row["signature"], row["files_count"], row["signed_files_count"], row["finding"]) == ("signed", 1, 1, None)
+
+
+def test_a_run_that_is_seen_while_it_is_recorded_is_not_sealed(tmp_path: Path, public_key: Path) -> None:
+    with pytest.raises(RecordingRefused, match="cannot be sealed"):
+        record(tmp_path / "zone", "run-1", is_live=True, seal_for=public_key)
