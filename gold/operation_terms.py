@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from gold.operation_costs import NONE
 
@@ -24,7 +23,7 @@ _PROFILED = "timed while a profiler recorded, which slows the host"
 _ONE_SIZE = "copies of one size do not tell what a copy costs whatever its size"
 _WAITED = "the call may have waited for work that was queued before it"
 # Sizes that differ by less are one: a line through them says nothing.
-_SIZES_APART = 2.0
+_SIZES_APART = 2
 
 
 @dataclass(frozen=True)
@@ -52,20 +51,26 @@ class Line:
 
 def fit_line(points: Sequence[tuple[float, float, int]]) -> Line:
     """Size, mean time and count: neither part below 0, least relative errors, and the sum over all of them is right."""
-    sizes, times, counts = (np.array(values, dtype=float) for values in zip(*points, strict=True))
-    if sizes.max() < _SIZES_APART * max(sizes.min(), 1.0):
-        total = float((sizes * counts).sum())
-        return Line(None, float((times * counts).sum()) / total if total else None)
+    # In fractions: a machine's own way to solve least squares would show in the last digits.
+    rows = [(Fraction(size), Fraction(time), count) for size, time, count in points]
+    sizes = [size for size, _, _ in rows]
+    spent = sum(time * count for _, time, count in rows)
+    if max(sizes) < _SIZES_APART * max(min(sizes), Fraction(1)):
+        total = sum(size * count for size, _, count in rows)
+        return Line(None, float(spent / total) if total else None)
     # Of each the share of its own time, so that small copies say as much as large ones.
-    shares = np.stack([1 / times, sizes / times], axis=1)
-    found = np.linalg.lstsq(shares, np.ones(len(times)), rcond=None)[0]
-    for place in (0, 1):
-        if found[place] < 0:
-            other = shares[:, 1 - place]
-            found[place], found[1 - place] = 0.0, other.sum() / (other**2).sum()
-    explained = float(((found[0] + found[1] * sizes) * counts).sum())
-    alpha, slope = (float(value) * float((times * counts).sum()) / explained for value in found)
-    return Line(alpha, slope or None)
+    shares = [(1 / time, size / time) for size, time, _ in rows]
+    fixed, moved = (sum(share[place] for share in shares) for place in (0, 1))
+    squares = [sum(share[one] * share[other] for share in shares) for one, other in ((0, 0), (0, 1), (1, 1))]
+    determinant = squares[0] * squares[2] - squares[1] ** 2
+    alpha = (fixed * squares[2] - moved * squares[1]) / determinant
+    slope = (moved * squares[0] - fixed * squares[1]) / determinant
+    if alpha < 0:
+        alpha, slope = Fraction(0), moved / squares[2]
+    elif slope < 0:
+        alpha, slope = fixed / squares[0], Fraction(0)
+    explained = sum((alpha + slope * size) * count for size, _, count in rows)
+    return Line(float(alpha * spent / explained), float(slope * spent / explained) or None)
 
 
 def describe_operations(

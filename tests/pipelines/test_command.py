@@ -239,7 +239,7 @@ def test_a_run_can_be_made_up_to_a_table_and_completed_later(
 ) -> None:
     teetotal("land", *map(str, traces), "--run-id", "a")
     words = ("run", "--to", "gold.trace_summary", "--to", "gold.kernel_breakdown")
-    assert "a: 2 events, 2 spans (9 of 19 tables changed)" in teetotal(*words).output
+    assert "a: 2 events, 2 spans (9 of 20 tables changed)" in teetotal(*words).output
     assert len(json.loads(teetotal("show", "gold.trace_summary", "--format", "json").stdout)) == 2
     assert json.loads(teetotal("show", "gold.time_breakdown", "--format", "json").stdout) == []
     assert "a: up to date, nothing to do" in teetotal(*words).output
