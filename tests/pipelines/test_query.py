@@ -357,8 +357,8 @@ def _row(table: Table, run_id: str, **values: object) -> dict[str, object]:
     """A row with as little in it as its declaration lets it have."""
     row: dict[str, object] = {}
     for column in table.columns:
-        text = column.one_of[0] if column.one_of else "x"
-        row[column.name] = None if column.nullable else text if column.kind is Kind.TEXT else column.minimum or 0
+        least = {Kind.TEXT: column.one_of[0] if column.one_of else "x", Kind.BOOL: False}
+        row[column.name] = None if column.nullable else least.get(column.kind, column.minimum or 0)
     return {**row, "run_id": run_id, **values}
 
 
