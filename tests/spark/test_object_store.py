@@ -81,13 +81,17 @@ def test_all_tiers_come_through_the_store_alone_and_a_lost_worker_changes_nothin
             assert running.poll() is None, running.communicate()[0]
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        standalone.kill("worker-1")
+        lost = max(name for name in standalone.running if name.startswith("worker-"))
+        standalone.kill(lost)
         try:
             said, _ = running.communicate(timeout=PATIENCE_S)
         finally:
-            standalone.add_worker("worker-1")
+            standalone.add_worker(f"{lost}-again")
     finally:
         running.kill()
+        running.wait()
+        assert running.stdout is not None
+        running.stdout.close()
     assert running.returncode == 0, said
     wanted, found = of(bench.state("polars"), run_id), of(read_state(lake), run_id)
     assert found == {name: digest for name, digest in wanted.items() if name in found}
