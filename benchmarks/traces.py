@@ -47,13 +47,7 @@ def many_ranks(recording: Path, folder: Path, ranks: int, events: int) -> tuple[
     count, size = enlarge(recording, whole, events)
     head, body, tail = _split_trace(whole)
     whole.unlink()
-    for rank in range(ranks):
-        header = _RANK.sub(rf"\g<1>{rank}\g<2>{ranks}", head)
-        for found in _BASE.findall(header):
-            header = header.replace(found, str(int(found) + rank * 1_000))
-        with gzip.open(folder / f"r{rank}.json.gz", "wt", encoding="utf-8", compresslevel=1) as file:
-            for part in (header, body, tail):
-                file.write(part)
+    _write_ranks(folder, "", ranks, (head, body, tail))
     return count * ranks, size * ranks
 
 
@@ -64,14 +58,19 @@ def write_cycle(recording: Path, folder: Path, ranks: int, cycle: int) -> int:
     times = [(int(ts), int(dur or 0)) for ts, dur in _TIMES.findall(body)]
     period = max(ts + dur for ts, dur in times) - min(ts for ts, _ in times) + 1_000_000
     moved = _shift_events(body, cycle, period).removeprefix(",")
+    _write_ranks(folder, f"c{cycle}-", ranks, (head, moved, tail))
+    return events_in(body) * ranks
+
+
+def _write_ranks(folder: Path, prefix: str, ranks: int, parts: tuple[str, str, str]) -> None:
+    """Write a trace a rank, each a microsecond after the last."""
+    head, *rest = parts
     for rank in range(ranks):
         header = _RANK.sub(rf"\g<1>{rank}\g<2>{ranks}", head)
         for found in _BASE.findall(header):
             header = header.replace(found, str(int(found) + rank * 1_000))
-        with gzip.open(folder / f"c{cycle}-r{rank}.json.gz", "wt", encoding="utf-8", compresslevel=1) as file:
-            for part in (header, moved, tail):
-                file.write(part)
-    return events_in(body) * ranks
+        with gzip.open(folder / f"{prefix}r{rank}.json.gz", "wt", encoding="utf-8", compresslevel=1) as file:
+            file.writelines((header, *rest))
 
 
 def _split_trace(recording: Path) -> tuple[str, str, str]:

@@ -60,7 +60,7 @@ def hold_in_memory(blocks: Iterable[bytes], limits: Limits) -> Iterator[bytes]:
             raise EvidenceRejected(
                 f"it is a sealed database of more than {limits.max_sealed_database_bytes:,} bytes, which would all "
                 "have to be in memory, twice",
-                "raise TEETOTAL_MAX_SEALED_DATABASE_BYTES if there is room for it, and run with --full",
+                "raise TEETOTAL_MAX_SEALED_DATABASE_BYTES if this machine has that much memory, and run with --full",
             )
     # A journal beside it would have to be a file: as with one that never changes, there is none.
     held[_JOURNAL_MODE] = b"\x01\x01"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import obstore
 from deltalake import DeltaTable
@@ -65,10 +65,8 @@ class FixedTable:
         """What the table says of itself."""
         return self._metadata
 
-    def get_add_actions(self, *, flatten: bool) -> Any:
+    def get_add_actions(self, *, flatten: Literal[True]) -> Any:  # noqa: ARG002 - as Delta's own is called
         """The data files."""
-        if not flatten:
-            raise NotImplementedError
         return self._files
 
 
