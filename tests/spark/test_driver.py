@@ -3,20 +3,27 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.support.spark_lakes import of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from benchmarks.standalone import Cluster
     from tests.support.installed_wheel import Installation
     from tests.support.spark_lakes import Bench
 
 
 def test_a_driver_that_is_killed_leaves_the_lake_as_it_was_and_the_next_run_repairs_it(
-    bench: Bench, standalone: Cluster, installed: Installation
+    bench: Bench, standalone: Cluster, installed: Installation, tmp_path: Path
 ) -> None:
-    shutil.copytree(bench.home / "polars", bench.home / "killed")
+    # A home of its own: others read the run that loses a file here.
+    shutil.copytree(bench.home / "polars", tmp_path / "killed")
+    shutil.copytree(bench.home / "landing", tmp_path / "landing")
+    shutil.copy2(bench.home / "keyring.json", tmp_path)
+    bench = replace(bench, home=tmp_path)
     (bench.home / "landing" / bench.many / "r3.json.gz").unlink()
     before = bench.state("killed")
     setting = {
