@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from lake.log_marks import LogMarks
     from lake.open_tables import FixedTable
     from lake.tables import Table
+
+# A check asks for the files of the same few tables again and again; those of a large lake are too many to keep all.
+_recent_actions: deque[tuple[DeltaTable | FixedTable, int, pl.DataFrame]] = deque(maxlen=8)
 
 
 @dataclass(frozen=True)
@@ -208,7 +212,13 @@ def list_data_files(
 
 def _actions(handle: DeltaTable | FixedTable) -> pl.DataFrame:
     """The files of a table; not by pyarrow, which imports pandas whenever a Python value meets it."""
-    return pl.DataFrame(handle.get_add_actions(flatten=True))
+    version = handle.version()
+    for known, at, actions in list(_recent_actions):
+        if known is handle and at == version:
+            return actions
+    actions = pl.DataFrame(handle.get_add_actions(flatten=True))
+    _recent_actions.append((handle, version, actions))
+    return actions
 
 
 def _partition_column(table: Table) -> str:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # One table at a time: a backend shows one set of rows.
 LOCK = threading.Lock()
+# So few keys are compared by their values at once: a hash first would cost more than it saves.
+_FEW_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,13 @@ def count_violations(rows: Frame, rules: Sequence[Rule]) -> Counts:
     sums = {f"count_{place}": to_flag(_is_violated(rule)).sum() for place, rule in enumerate(single)}
     (found,) = _fetch(rows.select(rows=nw.len(), **sums))
     counts = {rule.name: int(found[f"count_{place}"] or 0) for place, rule in enumerate(single)}
+    total = int(found["rows"])
     for rule in rules:
         if rule.must is Must.BE_UNIQUE:
-            (shared,) = _fetch(_find_shared_keys(rows, rule.columns).select(sum=nw.col("_size").sum()))
+            find = _count_shared if total <= _FEW_ROWS else _find_shared_keys
+            (shared,) = _fetch(find(rows, rule.columns).select(sum=nw.col("_size").sum()))
             counts[rule.name] = int(shared["sum"] or 0)
-    return Counts(int(found["rows"]), counts)
+    return Counts(total, counts)
 
 
 def _find_shared_keys(rows: Frame, names: Sequence[str]) -> Frame:
@@ -93,8 +97,11 @@ def _find_shared_keys(rows: Frame, names: Sequence[str]) -> Frame:
     """
     hashed = _add_hash(rows, names)
     doubtful = hashed.group_by("_short").agg(_size=nw.len()).filter(nw.col("_size") > 1)
-    rest = hashed.join(doubtful.select("_short"), on="_short", how="semi")
-    return rest.group_by(*names).agg(_size=nw.len()).filter(nw.col("_size") > 1)
+    return _count_shared(hashed.join(doubtful.select("_short"), on="_short", how="semi"), names)
+
+
+def _count_shared(rows: Frame, names: Sequence[str]) -> Frame:
+    return rows.group_by(*names).agg(_size=nw.len()).filter(nw.col("_size") > 1)
 
 
 def _add_hash(rows: Frame, names: Sequence[str]) -> Frame:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # The one view that every table is read through.
 VIEW = "checked"
+_USE = {"bronze": "USE bronze", "silver": "USE silver", "gold": "USE gold"}
 
 
 class DuckDBBackend(Backend):
@@ -29,7 +30,12 @@ class DuckDBBackend(Backend):
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
         connection.sql("SELECT 0 AS nothing").create_view(VIEW)  # Great Expectations looks for it before the first read
+        connection.execute("CREATE SCHEMA IF NOT EXISTS bronze")
+        connection.execute("CREATE SCHEMA IF NOT EXISTS silver")
+        connection.execute("CREATE SCHEMA IF NOT EXISTS gold")
         self._table = ""
+        # The data files that the view of each other table shows.
+        self._shown: dict[str, list[str]] = {}
 
     def read(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> list[dict[str, str]]:
         """Show some runs in the view; give the name and the kind of each column."""
@@ -41,6 +47,17 @@ class DuckDBBackend(Backend):
         rows.create_view(VIEW)
         self.rows = nw.from_native(rows)
         return [{"name": name, "type": str(kind)} for name, kind in zip(rows.columns, rows.types, strict=True)]
+
+    def show(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> None:
+        """Show some runs of another table under its own name; a view of the same local files stays as it is."""
+        files = lake.files(table, run_ids)
+        if lake.place.is_local and self._shown.get(table.full_name) == files:
+            return
+        rows = lake.relation(self.connection, table, run_ids)
+        self.connection.execute(_USE[table.tier])
+        rows.create_view(table.name)
+        self.connection.execute("USE main")
+        self._shown[table.full_name] = files
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ import duckdb
 
 from assets.checks import relations
 from assets.checks.backends import LOCK, list_column_differences
-from assets.checks.relation import Relation, find_violations, make_schemas
+from assets.checks.relation import Relation, find_violations
 from assets.checks.rules import Check, Must, Rule, list_rules, list_sample_columns
 from lake.connections import open_parallel
 from lake.errors import ContractBroken, SourceUnavailable
@@ -143,9 +143,7 @@ def _on_duckdb() -> DuckDBBackend:
     """The one that the process keeps; hold `LOCK` while it is in use."""
     from assets.checks.duckdb_backend import DuckDBBackend
 
-    connection = open_parallel()
-    make_schemas(connection)
-    return DuckDBBackend(connection)
+    return DuckDBBackend(open_parallel())
 
 
 def _on_spark(spark: Cluster) -> Backend:
@@ -184,8 +182,10 @@ def _check_relations(
         asked.read(lake, table, run_ids)
     for relation in related:
         # Where no table has a row, none can break a relation: a run without a trace has dozens of such.
-        is_void = backend.is_empty and not any(lake.files(one, run_ids) for one in relation.reads)
-        count, samples = (0, []) if is_void else find_violations(asked.connection, lake, relation, run_ids)
+        is_void = backend.is_empty and (
+            relation.is_of_rows or not any(lake.files(one, run_ids) for one in relation.reads)
+        )
+        count, samples = (0, []) if is_void else find_violations(asked, lake, relation, run_ids)
         yield CheckResult(relation, count == 0, rows_count, count, asked.name, samples)
 
 

@@ -55,6 +55,7 @@ RELATIONS = (
         sentence="busy and idle time sum to the whole, parts to the idle time, and a lone GPU is gold.trace_summary's",
         table=table("gold.idle_breakdown"),
         reads=(table("gold.trace_summary"),),
+        is_of_rows=True,
         query="""
             WITH found AS (
                 SELECT *, count(*) FILTER (stream = 'all') OVER (PARTITION BY run_id, rank) AS gpus_count FROM checked)
@@ -113,6 +114,7 @@ RELATIONS = (
         sentence="a rank has two sequences fewer than each of its streams has work, and no more are listed",
         table=table("gold.kernel_sequences"),
         reads=(table("silver.spans"),),
+        is_of_rows=True,
         query="""
             WITH streams AS (
                 SELECT run_id, rank, greatest(count(*) - 2, 0) AS sequences_count FROM silver.spans
@@ -143,6 +145,7 @@ RELATIONS = (
         sentence="calls, their time and the GPU work that has a launch are those of silver.spans",
         table=table("gold.operator_time"),
         reads=(table("silver.spans"),),
+        is_of_rows=True,
         query="""
             WITH found AS (
                 SELECT run_id, rank,
@@ -191,6 +194,7 @@ RELATIONS = (
         sentence="every collective is one of silver.collectives",
         table=table("gold.stragglers"),
         reads=(table("silver.collectives"),),
+        is_of_rows=True,
         query="""
             SELECT run_id, match_id FROM checked ANTI JOIN silver.collectives USING (run_id, match_id)
             ORDER BY run_id, match_id""",
@@ -203,6 +207,7 @@ RELATIONS = (
             table("silver.steps"),
             table("silver.throughput"),
         ),
+        is_of_rows=True,
         query="""
             WITH timed AS (
                 SELECT run_id, 'profile' AS timed_by, rank, 'step' AS period, step_number, ts_ns, duration_ns
@@ -243,6 +248,7 @@ RELATIONS = (
             table=each,
             reads=(table("silver.runs"),),
             partners=("baseline_run_id",),
+            is_of_rows=True,
             query="""
                 SELECT c.run_id, c.baseline_run_id FROM checked c
                 LEFT JOIN silver.runs ours ON ours.run_id = c.run_id
@@ -269,6 +275,7 @@ RELATIONS = (
         table=table("gold.overhead_breakdown"),
         reads=(table("gold.time_breakdown"),),
         partners=("baseline_run_id",),
+        is_of_rows=True,
         query="""
             WITH means AS (
                 SELECT run_id, baseline_run_id, sum(overhead_ns) AS parts_ns,
@@ -293,6 +300,7 @@ RELATIONS = (
         table=table("gold.scaling"),
         reads=(table("gold.step_overhead"),),
         partners=("tee_run_id",),
+        is_of_rows=True,
         query="""
             SELECT c.family_id, c.tee_run_id, c.axis, c.overhead_ns, s.overhead_ns
             FROM checked c LEFT JOIN gold.step_overhead s
@@ -307,6 +315,7 @@ RELATIONS = (
         table=table("gold.history"),
         reads=(table("gold.step_times"),),
         partners=("run_id",),
+        is_of_rows=True,
         query="""
             SELECT c.workload_id, c.run_id, c.source, c.step_ns FROM checked c
             WHERE c.step_ns IS NOT NULL AND NOT EXISTS (

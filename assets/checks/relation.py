@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from assets.checks.duckdb_backend import DuckDBBackend
     from lake.store import Lake
     from lake.tables import Table
 
 MOST_SAMPLES = 5
-_USE = {"bronze": "USE bronze", "silver": "USE silver", "gold": "USE gold"}
+# Rows that are counted and let go, where more break a relation than are shown.
+_COUNTED_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,32 +33,24 @@ class Relation(Check):
     reads: tuple[Table, ...] = ()
     # Columns that name further runs, whose rows are read too.
     partners: tuple[str, ...] = ()
-
-
-def make_schemas(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make room for views of the tables that relations read."""
-    connection.execute("CREATE SCHEMA IF NOT EXISTS bronze")
-    connection.execute("CREATE SCHEMA IF NOT EXISTS silver")
-    connection.execute("CREATE SCHEMA IF NOT EXISTS gold")
+    # Whether none but a row of the table itself can break it: then a run without rows holds it, unasked.
+    is_of_rows: bool = False
 
 
 def find_violations(
-    connection: duckdb.DuckDBPyConnection, lake: Lake, relation: Relation, run_ids: Sequence[str] | None
+    backend: DuckDBBackend, lake: Lake, relation: Relation, run_ids: Sequence[str] | None
 ) -> tuple[int, list[dict[str, Any]]]:
-    """How many rows break a relation, and some of them.
-
-    The connection has the schemas of all tiers, and shows the runs' rows as `checked`.
-    """
-    read = _with_partners(connection, relation, run_ids)
+    """How many rows break a relation, and some of them; the backend shows the runs' rows as `checked`."""
+    read = _with_partners(backend.connection, relation, run_ids)
     for table in relation.reads:
-        rows = lake.relation(connection, table, read)
-        connection.execute(_USE[table.tier])
-        rows.create_view(table.name)
-        connection.execute("USE main")
-    found = connection.sql(relation.query)
-    names, rows_found = found.columns, found.limit(MOST_SAMPLES + 1).fetchall()
-    count = len(rows_found) if len(rows_found) <= MOST_SAMPLES else len(found)
-    return count, [dict(zip(names, row, strict=True)) for row in rows_found[:MOST_SAMPLES]]
+        backend.show(lake, table, read)
+    found = backend.connection.execute(relation.query)
+    names = [name for name, *_ in found.description or ()]
+    rows = found.fetchmany(MOST_SAMPLES)
+    count = len(rows)
+    while more := found.fetchmany(_COUNTED_AT_ONCE):
+        count += len(more)
+    return count, [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _with_partners(

@@ -13,6 +13,7 @@ RELATIONS = (
             sentence="every row belongs to a run of silver.runs",
             table=each,
             reads=(table("silver.runs"),),
+            is_of_rows=True,
             query="""
                 SELECT run_id FROM checked ANTI JOIN silver.runs USING (run_id) ORDER BY run_id""",
         )
@@ -80,6 +81,7 @@ RELATIONS = (
         sentence="the event that stands for a collective is a row of silver.spans",
         table=table("silver.collectives"),
         reads=(table("silver.spans"),),
+        is_of_rows=True,
         query="""
             SELECT run_id, rank, source_sha256, ordinal FROM checked
             ANTI JOIN silver.spans USING (run_id, rank, source_sha256, ordinal)
@@ -90,6 +92,7 @@ RELATIONS = (
         sentence="the event that stands for a crossing is a row of silver.spans",
         table=table("silver.crossings"),
         reads=(table("silver.spans"),),
+        is_of_rows=True,
         query="""
             SELECT run_id, rank, source_sha256, ordinal FROM checked
             ANTI JOIN silver.spans USING (run_id, rank, source_sha256, ordinal)

@@ -8,8 +8,9 @@ import sqlalchemy as sa
 
 from assets.build.catalogue import TABLES, table
 from assets.checks import backends, relations
+from assets.checks.duckdb_backend import DuckDBBackend
 from assets.checks.expectations import check_tables, checks
-from assets.checks.relation import find_violations, make_schemas
+from assets.checks.relation import Relation, find_violations
 from lake.connections import open_parallel
 from lake.duckdb_dialect import URL, sharing
 from lake.locations import Location
@@ -19,7 +20,6 @@ from tests.support.tampered_tables import change, copy_lake, count_broken, put
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assets.checks.relation import Relation
     from tests.support.tampered_tables import Change
 
 TEE, BASELINE = "resnet50-sealed-w2", "resnet50-plain-w2"
@@ -295,11 +295,38 @@ def test_the_dialect_gives_results_that_outlive_their_connection_and_columns_of_
 
 @pytest.mark.parametrize("relation", [one for table in TABLES.values() for one in relations.list_relations(table)])
 def test_no_relation_is_broken_where_no_table_has_a_row(relation: Relation, tmp_path: Path) -> None:
-    connection = open_parallel()
-    make_schemas(connection)
-    connection.from_arrow(relation.table.arrow_schema.empty_table()).create_view("checked")
-    empty = Lake(Location.of(str(tmp_path)))
-    assert find_violations(connection, empty, relation, ["run"]) == (0, [])
+    backend, empty = DuckDBBackend(open_parallel()), Lake(Location.of(str(tmp_path)))
+    backend.read(empty, relation.table, ["run"])
+    assert find_violations(backend, empty, relation, ["run"]) == (0, [])
+
+
+@pytest.mark.parametrize("relation", [one for one in relations.RELATIONS if one.is_of_rows], ids=str)
+def test_a_relation_of_rows_is_never_broken_where_its_table_has_none(relation: Relation, recorded_lake: Lake) -> None:
+    backend = DuckDBBackend(open_parallel())
+    backend.read(recorded_lake, relation.table, ["no-such-run"])
+    assert any(recorded_lake.files(one, None) for one in relation.reads)
+    # All runs of what it reads, none of its own.
+    for other in relation.reads:
+        backend.show(recorded_lake, other, None)
+    assert backend.connection.execute(relation.query).fetchall() == []
+
+
+def test_a_relation_counts_all_rows_that_break_it_and_shows_a_few(recorded_lake: Lake) -> None:
+    backend = DuckDBBackend(open_parallel())
+    spans = table("silver.spans")
+    backend.read(recorded_lake, spans, [TEE])
+    all_rows = Relation(name="none", sentence="none", table=spans, query="SELECT run_id, ordinal FROM checked")
+    count, samples = find_violations(backend, recorded_lake, all_rows, [TEE])
+    assert count == recorded_lake.snapshot(spans).partition(TEE).rows > 10_000
+    assert [list(one) for one in samples] == [["run_id", "ordinal"]] * 5
+
+
+def test_a_view_follows_the_runs_that_it_is_asked_for(recorded_lake: Lake) -> None:
+    backend, steps = DuckDBBackend(open_parallel()), table("silver.steps")
+    for run_ids in ([TEE], [BASELINE], [TEE, BASELINE], [TEE], ["no-such-run"], [TEE]):
+        backend.show(recorded_lake, steps, run_ids)
+        found = backend.connection.execute("SELECT DISTINCT run_id FROM silver.steps ORDER BY run_id").fetchall()
+        assert [run_id for (run_id,) in found] == sorted(set(run_ids) - {"no-such-run"})
 
 
 def test_a_run_without_rows_is_checked_without_a_query(recorded_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
