@@ -40,7 +40,7 @@ TYPED = {
     "pipelines/cli/spark_query.py": ["session.sql(asked.text, args=values)"],
 }
 # Declared with its relation: every `query=` is held to be a literal where it is declared.
-DECLARED = {"assets/checks/relation.py": ["connection.sql(relation.query)"]}
+DECLARED = {"assets/checks/relation.py": ["backend.connection.execute(relation.query)"]}
 # An expression of SQLAlchemy's, by its type no text; one function asks all of them.
 BUILT = {"pipelines/forgotten_records.py": ["connection.execute(statement)"]}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
