@@ -80,6 +80,7 @@ class EventWriter:
                     partition=one.run_id,
                     metadata={
                         **_size(one),
+                        **self._find_signer(one),
                         **self._facts,
                         **(notes or {}).get((one.run_id, name), {}),
                         **counts.get(one.run_id, {}),
@@ -108,6 +109,13 @@ class EventWriter:
         )
 
     # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _find_signer(self, one: Written) -> dict[str, str]:
+        """Who signed what this launch has committed; of what it found there, `teetotal verify` says that."""
+        keys = self._lake.signing_keys
+        if keys is None or keys.signer is None or not one.is_changed:
+            return {}
+        return {"signed_by": keys.signer.public.key_id}
 
     def _origins(self, table: Table, run_ids: list[str]) -> dict[str, dict[str, str]]:
         """For each run: the versions upstream, and the events that told of them."""

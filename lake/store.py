@@ -34,6 +34,7 @@ from lake.staging import Stage
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from lake.lineage.keys import SigningKeys
     from lake.lineage.log import LogState
     from lake.tables import Table
 
@@ -199,6 +200,11 @@ class Lake(LakeReader):
         lake = copy(self)
         lake._lineage = None if self._lineage is None else self._lineage.noting(**notes)  # noqa: SLF001 - a copy
         return lake
+
+    @property
+    def signing_keys(self) -> SigningKeys | None:
+        """What signs the commits, and whose statements are believed; none where nobody signs."""
+        return None if self._lineage is None else self._lineage.keys
 
     def log_statements(self) -> LogState | None:
         """Add the statements of all commits to the lake's log, also of a killed launch; none where nobody signs."""

@@ -19,7 +19,8 @@ from assets.launch_locks import lock_launch, tag_launch, tags_of
 from assets.pool_wait import POOL
 from assets.specs import DATA_DOCS, asset_key
 from assets.training_runs import training_runs
-from pipelines.cli.verification import advise, format_damage, verify_lake
+from lake.store import Lake
+from pipelines.cli.verification import advise, audit_statements, format_damage, verify_lake
 
 _EITHER = dg.multi_or_in_process_executor
 # Delta keeps what a slow reader may still hold for a week.
@@ -101,7 +102,7 @@ class Upkeep(dg.Config):
 
 @dg.op(pool=POOL)
 def tidy_tables(context: dg.OpExecutionContext, config: Upkeep, build_context: dg.ResourceParam[BuildContext]) -> None:
-    """Checkpoint every table's log, delete files that no version of the last week holds, and verify some data files."""
+    """Checkpoint every table's log, delete files that no version of the last week holds, verify some, and signatures."""
     tag_launch(context.instance, context.run.run_id)
     build_context.lake.log_statements()  # before entries that carry statements are deleted
     removed, tables = 0, (*TABLES.values(), outcomes.TABLE)
@@ -111,14 +112,24 @@ def tidy_tables(context: dg.OpExecutionContext, config: Upkeep, build_context: d
         context.log.info("%s: log checkpointed, %d files removed", table.full_name, len(files))
     # Each day another sixteenth: a damaged file is found while its source and its backups are still there.
     verified = verify_lake(build_context.lake, day=None if config.verify_all else datetime.now(UTC).date())
+    forged, unsigned = _find_forged(build_context.lake)
     context.add_output_metadata(
         {
             "files_removed": removed,
             "tables": len(tables),
             "files_verified": verified.files,
             "files_damaged": len(verified.damages),
+            "not_as_signed": len(forged),
+            "unsigned_partitions": unsigned,
         }
     )
+    if forged:
+        raise dg.Failure(
+            f"not what was signed, so rely on none of its numbers: {'; '.join(forged[:_DAMAGES_SHOWN])}. "
+            "`teetotal verify` names all of it",
+            metadata={"not_as_signed": dg.MetadataValue.json(forged)},
+            allow_retries=False,
+        )
     if verified.damages:
         damages = [format_damage(damage) for damage in verified.damages]
         raise dg.Failure(
@@ -127,6 +138,15 @@ def tidy_tables(context: dg.OpExecutionContext, config: Upkeep, build_context: d
             metadata={"damaged_files": dg.MetadataValue.json(damages)},
             allow_retries=False,
         )
+
+
+def _find_forged(lake: Lake) -> tuple[list[str], int]:
+    """What the tables hold that nobody signed so, by their logs alone; and how many partitions are unsigned."""
+    keys = lake.signing_keys
+    if keys is None:
+        return [], 0
+    history, audit = audit_statements(lake, keys.trust)
+    return [*history.faults, *(format_damage(damage) for damage in audit.damages)], len(audit.unsigned)
 
 
 @dg.job(description="Keep the lake small and quick to open.")

@@ -64,6 +64,9 @@ def test_what_a_partition_holds_is_told_with_it(deployment: Deployment) -> None:
     assert spans["engine"].value == "duckdb"
     assert spans["is_recomputed"].value is True
     assert {"bytes", "files", "delta_version", "content_sha256", "tier_seconds"} <= spans.keys()
+    signer = deployment.chosen.signing.signer if deployment.chosen.signing else None
+    assert signer is not None
+    assert spans["signed_by"].value == signer.public.key_id
     assert answer["bronze/source_files", "tee"]["kept"].value == 1
     assert answer["silver/rule_counts", "tee"]["kept"].value == 6
     assert "1.2" in str(answer["gold/step_overhead", "tee"]["rows_shown"].value)

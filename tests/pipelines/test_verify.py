@@ -8,6 +8,7 @@ from datetime import date, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
@@ -16,7 +17,7 @@ from assets.build.context import BuildContext
 from assets.build.state import assess_runs
 from assets.build.tiers import TIERS, build_tier
 from bronze.limits import Limits
-from gold import published, step_overhead
+from gold import published, step_overhead, step_times
 from lake.engines import engine
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
@@ -201,6 +202,23 @@ def test_maintenance_fails_and_says_why_when_a_file_that_is_due_is_damaged(deplo
     answer = "" if said is None else str(said.description)
     assert answer.startswith("1 damaged files: silver.spans, run a: ")
     assert answer.endswith("next: teetotal run --full a")
+
+
+def test_maintenance_fails_where_rows_are_not_what_was_signed(deployment: Deployment) -> None:
+    deployment.land("a")
+    deployment.launch(["a"])
+    lake = deployment.build_context.lake
+    forger = Lake(lake.place, deployment.chosen.keyring)  # who has no key to sign with
+    rows = forger.scan(step_times.TABLE, ["a"]).with_columns(pl.col("step_ns") // 2).collect().to_arrow()
+    forger.replace(step_times.TABLE, "a", rows.cast(step_times.TABLE.arrow_schema), "0" * 64)
+    job = deployment.definitions.resolve_job_def("maintenance")
+    result = job.execute_in_process(instance=deployment.records, raise_on_error=False)
+    assert not result.success
+    (failure,) = (event for event in result.all_node_events if event.is_step_failure)
+    said = failure.step_failure_data.user_failure_data
+    assert said is not None
+    assert "gold.step_times, run a: " in str(said.description)
+    assert "signed" in str(said.description)
 
 
 def test_flipped_bits_anywhere_are_found_and_a_full_rebuild_makes_every_table_what_it_was(
