@@ -102,7 +102,7 @@ class Upkeep(dg.Config):
 
 @dg.op(pool=POOL)
 def tidy_tables(context: dg.OpExecutionContext, config: Upkeep, build_context: dg.ResourceParam[BuildContext]) -> None:
-    """Checkpoint every table's log, delete files that no version of the last week holds, verify some, and signatures."""
+    """Checkpoint every table's log, delete files no version of the last week holds, verify some and all signatures."""
     tag_launch(context.instance, context.run.run_id)
     build_context.lake.log_statements()  # before entries that carry statements are deleted
     removed, tables = 0, (*TABLES.values(), outcomes.TABLE)
