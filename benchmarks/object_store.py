@@ -1,4 +1,4 @@
-"""An S3-compatible server on loopback, and a proxy before it that counts requests and bytes, and may fail some."""
+"""An object store on loopback, and a proxy before it that counts requests and bytes, and may fail some."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from benchmarks.measuring import ROOT
 from benchmarks.standalone import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _REGION = "eu-central-1"
 _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
@@ -33,6 +34,17 @@ FAULTS = ("slow down", "internal error", "reset", "reset after")
 _REFUSED = {"slow down": (503, _SLOW_DOWN), "internal error": (500, _INTERNAL)}
 _INJECTED = "/-/injected"
 _HOP_BY_HOP = {"content-length", "transfer-encoding", "connection", "server", "date"}
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """A store that runs on this machine: how it is started, how a client finds it, how it is given a bucket."""
+
+    serve: Callable[[], AbstractContextManager[int]]
+    options_for: Callable[[int], dict[str, str]]
+    make_bucket: Callable[[int, str], str]
+    # What stands in those options and may stand in no message.
+    secret: str
 
 
 def options_for(port: int) -> dict[str, str]:
@@ -53,7 +65,7 @@ def serve_s3() -> Iterator[int]:
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        _await_answer(f"http://127.0.0.1:{port}/moto-api/")
+        await_answer(f"http://127.0.0.1:{port}/moto-api/")
         yield port
     finally:
         server.terminate()
@@ -77,14 +89,18 @@ def make_bucket(port: int, name: str) -> str:
     return f"s3://{name}"
 
 
+S3 = Emulator(serve_s3, options_for, make_bucket, options_for(0)["AWS_SECRET_ACCESS_KEY"])
+
+
 class StoreProxy(ThreadingHTTPServer):
     """Passes requests on to a store; a share of them, drawn by a seed, fails in one of the ways that stores fail."""
 
     daemon_threads = True
 
-    def __init__(self, beyond: int, seed: int = 0) -> None:
+    def __init__(self, beyond: int, seed: int = 0, emulator: Emulator = S3) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.beyond = beyond
+        self._emulator = emulator
         # The share of requests that fail, and in which ways.
         self.fails = 0.0
         self.faults: tuple[str, ...] = FAULTS
@@ -103,7 +119,7 @@ class StoreProxy(ThreadingHTTPServer):
     @property
     def options(self) -> dict[str, str]:
         """The variables that name the store behind this proxy."""
-        return options_for(self.server_port)
+        return self._emulator.options_for(self.server_port)
 
     def draw_fault(self) -> str | None:
         """What happens to the next request."""
@@ -113,6 +129,10 @@ class StoreProxy(ThreadingHTTPServer):
             fault = self._chance.choice(self.faults)
             self.injected[fault] += 1
             return fault
+
+    def complete_answer(self, _path: str, body: bytes) -> bytes:
+        """What the store would have answered, where an emulator leaves something out."""
+        return body
 
     def count(self, method: str, sent: int, received: int) -> None:
         """Take one request into account."""
@@ -147,7 +167,14 @@ class StoreProxy(ThreadingHTTPServer):
 @contextmanager
 def serve_proxy(beyond: int, seed: int, fails: float) -> Iterator[int]:
     """The same in a process of its own, for a client that keeps Python's lock while it waits; gives its port."""
-    command = [sys.executable, "-m", "benchmarks.object_store", str(beyond), str(seed), str(fails)]
+    with run_proxy("benchmarks.object_store", beyond, seed, fails) as port:
+        yield port
+
+
+@contextmanager
+def run_proxy(module: str, *words: float) -> Iterator[int]:
+    """A module that prints its port and serves, in a process of its own; gives that port."""
+    command = [sys.executable, "-m", module, *map(str, words)]
     with subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE) as server:
         try:
             yield int(server.stdout.readline() if server.stdout is not None else "")
@@ -193,7 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
         connection = http.client.HTTPConnection("127.0.0.1", self.server.beyond)
         connection.request(self.command, self.path, body, dict(self.headers))
         response = connection.getresponse()
-        answer = response.read()
+        answer = self.server.complete_answer(self.path, response.read())
         connection.close()
         self.server.count(_name_request(self.command, self.path), len(body), len(answer))
         if fault == "reset after":
@@ -207,7 +234,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             if name.lower() not in _HOP_BY_HOP:
                 self.send_header(name, value)
-        length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(body))
+        stated = {name.lower(): value for name, value in headers.items()}.get("content-length", "0")
+        length = stated if self.command == "HEAD" else str(len(body))
         self.send_header("Content-Length", length)
         self.end_headers()
         if self.command != "HEAD":
@@ -229,11 +257,14 @@ def _name_request(method: str, path: str) -> str:
     return "LIST" if method == "GET" and "list-type=2" in path else method
 
 
-def _await_answer(url: str, patience_s: float = 60) -> None:
+def await_answer(url: str, patience_s: float = 60) -> None:
+    """Wait until a server on this machine answers, whatever it says."""
     deadline = time.monotonic() + patience_s
     while True:
         try:
             urllib.request.urlopen(url, timeout=5).close()  # noqa: S310 - our own server on loopback
+        except urllib.error.HTTPError:
+            return
         except (urllib.error.URLError, ConnectionError):
             if time.monotonic() > deadline:
                 raise
@@ -242,8 +273,13 @@ def _await_answer(url: str, patience_s: float = 60) -> None:
             return
 
 
+def serve_alone(proxy: StoreProxy) -> None:
+    """Print the port, and serve until the process ends."""
+    print(proxy.server_port, flush=True)
+    proxy.serve_forever()
+
+
 if __name__ == "__main__":
     proxy = StoreProxy(int(sys.argv[1]), int(sys.argv[2]))
     proxy.fails = float(sys.argv[3])
-    print(proxy.server_port, flush=True)
-    proxy.serve_forever()
+    serve_alone(proxy)

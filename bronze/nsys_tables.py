@@ -130,9 +130,12 @@ def _read_row_alone(
     try:
         cursor = database.execute(_ONE[table], (found[0],))
         headers = [column[0] for column in cursor.description][1:]
-        return found[0], dict(zip(headers, cursor.fetchone()[1:], strict=True))
+        row = cursor.fetchone()
     except sqlite3.Error:
+        row = None
+    if row is None:  # not read, or not found at the place where it was found before: a page names another one
         return found[0], Fault(f"row {found[0]} of {table} cannot be read: {why}")
+    return found[0], dict(zip(headers, row[1:], strict=True))
 
 
 def _quote_table(database: sqlite3.Connection, table: str) -> str:

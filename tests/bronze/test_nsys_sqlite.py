@@ -6,12 +6,15 @@ import gzip
 import json
 import sqlite3
 import struct
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bronze import untrusted_sqlite
+from bronze.nsys_sqlite import NsysSqliteReader
+from lake.errors import EvidenceRejected
+from tests.support.nsys_exports import eight_processes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -314,6 +317,19 @@ def test_a_cut_database_gives_what_is_readable_or_is_refused(land_files: LandFil
     assert outcomes["b.sqlite"] == "rejected"
     for name in ("a.sqlite", "c.sqlite"):
         assert outcomes[name] == "rejected" or "breaks off" in "".join(landed.reasons_of(name))
+
+
+def test_a_database_with_a_piece_missing_anywhere_gives_rows_and_reasons(tmp_path: Path) -> None:
+    data = eight_processes(7)[0].to_bytes(tmp_path / "made")
+    # Of the first, a page gave the place of a row and then no row at that place.
+    for place in (29_120, *range(100, len(data), 701)):
+        reader = NsysSqliteReader(data[:place] + data[place + 34 :])
+        with suppress(EvidenceRejected):  # its first page is not one
+            for _ in reader:
+                pass
+        reasons = [found.reason for found in reader.take_unreadable()]
+        assert len(reasons) == reader.unreadable_count
+        assert all(len(reason.split()) > 3 for reason in reasons)
 
 
 def test_a_database_of_something_else_is_refused(land_files: LandFiles, database: Any) -> None:

@@ -1,4 +1,4 @@
-"""An S3-compatible object store on loopback, for the tests that need one."""
+"""An object store on loopback, for the tests that need one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.object_store import make_bucket, options_for, serve_s3
 from lake.landing_zone import LandingZone
 from lake.locations import Location
 from lake.store import Lake
+from tests.support.object_stores import EMULATOR
 from tests.support.sample_tables import trace
 
 if TYPE_CHECKING:
@@ -19,17 +19,22 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def options() -> Iterator[dict[str, str]]:
-    """Storage options for an S3 server of our own, on loopback."""
-    with serve_s3() as port:
-        yield options_for(port)
+def store_port() -> Iterator[int]:
+    """The port of an object store of our own, on loopback."""
+    with EMULATOR.serve() as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def options(store_port: int) -> dict[str, str]:
+    """Storage options for that store."""
+    return EMULATOR.options_for(store_port)
 
 
 @pytest.fixture
-def bucket(options: dict[str, str]) -> str:
+def bucket(store_port: int) -> str:
     """The URL of an empty bucket."""
-    port = int(options["AWS_ENDPOINT_URL"].rpartition(":")[2])
-    return make_bucket(port, f"teetotal-{uuid.uuid4().hex}")
+    return EMULATOR.make_bucket(store_port, f"teetotal-{uuid.uuid4().hex}")
 
 
 @pytest.fixture

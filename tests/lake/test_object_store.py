@@ -20,6 +20,7 @@ from lake.errors import ContractBroken, EvidenceRejected
 from lake.landing_zone import LandingZone
 from lake.locations import Location
 from lake.store import Lake
+from tests.support.object_stores import EMULATOR
 from tests.support.processes import finish, release, start
 from tests.support.sample_tables import FIRST, READINGS, SECOND, digests, readings
 from tests.support.up_to_date import find_landed
@@ -90,10 +91,6 @@ def test_an_absent_remote_table_is_an_empty_one(remote_lake: Lake) -> None:
     assert remote_lake.snapshot(READINGS).version is None
 
 
-def port_of(options: dict[str, str]) -> int:
-    return int(options["AWS_ENDPOINT_URL"].rpartition(":")[2])
-
-
 def test_remote_writers_of_one_run_leave_one_copy(remote_lake: Lake, options: dict[str, str]) -> None:
     remote_lake.replace(READINGS, "same", readings("same"), FIRST)
     running = [
@@ -109,11 +106,11 @@ def test_remote_writers_of_one_run_leave_one_copy(remote_lake: Lake, options: di
 
 
 def test_writers_on_several_machines_lose_nothing_though_requests_fail_and_one_is_killed(
-    bucket: str, options: dict[str, str]
+    bucket: str, options: dict[str, str], store_port: int
 ) -> None:
     """Processes that share no lock, before a store of which one request in twenty fails."""
     times, rows = 6, 40
-    with StoreProxy(port_of(options), seed=7).serving() as proxy:
+    with StoreProxy(store_port, 7, EMULATOR).serving() as proxy:
         lake = Lake(Location.of(f"{bucket}/lake", options))
         lake.replace(READINGS, "killed", readings("killed", [9.0] * 3), FIRST)
         proxy.fails = 0.05
@@ -139,8 +136,8 @@ def test_writers_on_several_machines_lose_nothing_though_requests_fail_and_one_i
 
 
 @pytest.mark.parametrize("fault", ["reset", "reset after"])
-def test_a_commit_whose_answer_is_lost_is_made_once(bucket: str, options: dict[str, str], fault: str) -> None:
-    with StoreProxy(port_of(options), seed=11).serving() as proxy:
+def test_a_commit_whose_answer_is_lost_is_made_once(bucket: str, store_port: int, fault: str) -> None:
+    with StoreProxy(store_port, 11, EMULATOR).serving() as proxy:
         lake = Lake(Location.of(f"{bucket}/lake", proxy.options))
         lake.replace(READINGS, "a", readings("a", [0.0]), FIRST)
         before = lake.snapshot(READINGS).version or 0
@@ -153,10 +150,8 @@ def test_a_commit_whose_answer_is_lost_is_made_once(bucket: str, options: dict[s
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_object_that_is_put_once_is_told_from_that_of_another(
-    bucket: str, options: dict[str, str], fault: str
-) -> None:
-    with StoreProxy(port_of(options), seed=3).serving() as proxy:
+def test_an_object_that_is_put_once_is_told_from_that_of_another(bucket: str, store_port: int, fault: str) -> None:
+    with StoreProxy(store_port, 3, EMULATOR).serving() as proxy:
         store = Location.of(f"{bucket}/claims", proxy.options).store
         proxy.faults, proxy.fails = (fault,), 0.5
         for place in range(6):

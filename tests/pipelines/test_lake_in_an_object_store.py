@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from assets.build.catalogue import TABLES
-from benchmarks.object_store import FAULTS, make_bucket, options_for, read_injected, serve_proxy, serve_s3
+from benchmarks.object_store import FAULTS, read_injected, serve_proxy
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from pipelines.cli.main import main
@@ -21,6 +21,7 @@ from pipelines.instance import open_instance
 from pipelines.settings import settings
 from tests.support.build_runs import build_runs
 from tests.support.campaigns import is_soak
+from tests.support.object_stores import EMULATOR
 from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
@@ -115,9 +116,9 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
         }
         return Site(f"{place}/lake", f"{place}/landing", home, {**own, **keys, **more})
 
-    with serve_s3() as port, serve_proxy(port, SEED, SHARE) as proxy:
+    with EMULATOR.serve() as port, serve_proxy(port, SEED, SHARE) as proxy:
         near = make_site("near", str(root / "near"))
-        far = make_site("far", f"{make_bucket(port, 'fleet')}/site", **options_for(proxy))
+        far = make_site("far", f"{EMULATOR.make_bucket(port, 'fleet')}/site", **EMULATOR.options_for(proxy))
         for site in (near, far):
             assert site.teetotal("signing", "create").exit_code == 0
             for run_id, directory in runs.items():
@@ -144,7 +145,7 @@ ASKED = [
 def test_what_is_asked_of_the_store_is_answered_as_locally(sites: Sites, words: tuple[str, ...]) -> None:
     answers = [site.teetotal(*words) for site in (sites.near, sites.far)]
     assert answers[0].exit_code == answers[1].exit_code
-    said = [re.sub(r"s3://fleet/site|/\S*/near", "PLACE", answer.output) for answer in answers]
+    said = [re.sub(r"(s3|az)://fleet/site|/\S*/near", "PLACE", answer.output) for answer in answers]
     assert said[1] == said[0]
 
 

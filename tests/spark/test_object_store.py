@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assets.build.catalogue import TABLES
-from benchmarks.object_store import make_bucket, options_for, serve_s3
 from benchmarks.standalone import environment
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.locations import Location
 from lake.store import Lake
 from tests.support.campaigns import is_soak
+from tests.support.object_stores import EMULATOR
 from tests.support.spark_lakes import PATIENCE_S, of
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def bucket() -> Iterator[tuple[str, dict[str, str]]]:
-    with serve_s3() as port:
-        yield make_bucket(port, "shared"), options_for(port)
+    with EMULATOR.serve() as port:
+        yield EMULATOR.make_bucket(port, "shared"), EMULATOR.options_for(port)
 
 
 def read_state(lake: Lake) -> State:
