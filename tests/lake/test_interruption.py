@@ -31,7 +31,7 @@ EVENTS = 8_000
 RUN = "run-1"
 BRONZE = [table for table in TABLES.values() if table.tier == "bronze"]
 # Kills all over a run, and at the commit of each of its tables.
-ANYWHERE, AT_COMMITS = pick_size(3, 500), pick_size(len(BRONZE), 500)
+ANYWHERE, AT_COMMITS = pick_size(3, 120), pick_size(len(BRONZE), 20 * len(BRONZE))
 KILLS = ANYWHERE + AT_COMMITS
 
 
