@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 RUN = "run-1"
 KILLED_AFTER = (claimed.TABLE, *silver.TABLES)
-KILLS = pick_size(3, 40 * len(KILLED_AFTER))
+KILLS = pick_size(3, 120)
 OFF, SEALED = 'regime = "cc_off"\n', 'regime = "sw_per_hop_aesgcm"\n'
 
 
