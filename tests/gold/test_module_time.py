@@ -111,30 +111,28 @@ def test_a_rank_without_modules_has_a_reason(engine: Bench) -> None:
     assert row["reason"] == "no modules were recorded: the profiler was not asked for stacks"
 
 
-CALLS = st.lists(
-    st.tuples(
-        st.integers(1, 60),
-        st.integers(0, 25),
-        st.sampled_from(["Linear_0", "ReLU_0", "Router"]),
-        st.sampled_from("12"),
-        st.booleans(),
-    ),
-    min_size=1,
-    max_size=14,
-)
-
-
-@given(CALLS, st.lists(st.integers(2, 90), max_size=3))
-@settings(max_examples=40)
-def test_own_times_equal_a_look_at_every_moment_however_time_is_chunked(
-    drawn: list[tuple[int, int, str, str, bool]], cuts: list[int]
-) -> None:
+@st.composite
+def nested_rows(draw: st.DrawFn) -> list[Row]:
+    """Modules and CUDA calls of two threads, within each other or apart, some of no length."""
     rows: list[Row] = [module("Sequential_0", 70, 1, "3")]
-    for at, length, name, thread, is_call in drawn:
-        beside = [(row["ts_ns"], row["ts_ns"] + row["duration_ns"]) for row in rows if row["thread_id"] == thread]
-        # Calls of one thread never lie across each other.
-        if all(at + length <= low or at >= high or low <= at <= at + length <= high for low, high in beside):
-            rows.append(call(at, length, len(rows), thread) if is_call else module(name, at, length, thread))
+
+    def split(low: int, high: int, depth: int, thread: str) -> None:
+        at = low
+        while depth and at < high and draw(st.booleans()):
+            begin = draw(st.integers(at, high))
+            at = draw(st.integers(begin, high))
+            name = draw(st.sampled_from(["Linear_0", "ReLU_0", "Router", ""]))
+            rows.append(module(name, begin, at - begin, thread) if name else call(begin, at - begin, len(rows), thread))
+            split(begin, at, depth - 1, thread)
+
+    for thread in "12":
+        split(1, 40, 4, thread)
+    return rows
+
+
+@given(nested_rows(), st.lists(st.integers(2, 75), max_size=3))
+@settings(max_examples=100)
+def test_own_times_equal_a_look_at_every_moment_however_time_is_chunked(rows: list[Row], cuts: list[int]) -> None:
     launching = [row for row in rows if row["category"] == "cuda_runtime"]
     work = [kernel(5, row["ts_ns"], row["correlation_id"]) for row in launching]
     own, cuda, launched = Counter[str](), Counter[str](), Counter[str]()

@@ -85,6 +85,11 @@ def test_work_launched_outside_of_operators_is_the_calls() -> None:
     assert (found["cudaLaunchKernel"]["launched_count"], found["cudaLaunchKernel"]["launched_ns"]) == (1, 7)
 
 
+def test_a_call_that_lasts_no_time_is_within_the_operator_around_it() -> None:
+    found = sum_operators(POLARS, operator("aten::mm", 10, 5), call(12, 0), kernel(7, 12))
+    assert (found["aten::mm"]["launched_ns"], found["cudaLaunchKernel"]["launched_ns"]) == (7, 0)
+
+
 def test_calls_that_begin_at_one_moment_are_told_apart_by_their_correlation() -> None:
     found = sum_operators(
         POLARS,
