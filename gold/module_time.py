@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from gold.call_nesting import CUDA_CALLS, equals, find_calls, find_enclosing, find_parents, measure_own, number_rows
 from gold.step_series import read_numbers
@@ -65,14 +64,13 @@ _INT = nw.Int64
 _KEYS = ("rank", "pattern", "_named")
 _FIRST = ("ts_ns", "source_sha256", "ordinal")
 _SUMS = ("calls_count", "total_ns", "self_ns", "cuda_ns", "launched_count", "launched_ns")
-_SCHEMA = pa.schema(
+SCHEMA = pa.schema(
     [
         *(("rank", pa.int32()), ("pattern", pa.string()), ("_named", pa.string())),
         *(("ts_ns", pa.int64()), ("source_sha256", pa.string()), ("ordinal", pa.int64())),
         *((name, pa.int64()) for name in _SUMS),
     ]
 )
-NO_SUMS = _SCHEMA.empty_table()
 
 
 def find_ranks(spans: Frame) -> Frame:
@@ -95,6 +93,13 @@ def select_calls(spans: Frame, low_ns: int, high_ns: int) -> Frame:
         pattern=nw.when(is_module).then(nw.col("pattern")).otherwise(empty),
         _named=nw.when(is_module).then(nw.coalesce(nw.col("name"), nw.col("label"))).otherwise(empty).fill_null(""),
     )
+
+
+def drop_labels(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Spans without their sealed names but for modules: those of all Python frames would fill memory for nothing."""
+    is_own = pa.compute.equal(batch.column("pattern"), MODULES[1])
+    labels = pa.compute.if_else(is_own, batch.column("label"), pa.scalar(None, batch.schema.field("label").type))
+    return batch.set_column(batch.schema.get_field_index("label"), batch.schema.field("label"), labels)
 
 
 def sum_modules(calls: pa.Table, work: pa.Table, low_ns: int, high_ns: int) -> pa.Table:
@@ -124,14 +129,18 @@ def sum_modules(calls: pa.Table, work: pa.Table, low_ns: int, high_ns: int) -> p
 
 def _sum_groups(calls: pa.Table, sums: dict[str, np.ndarray]) -> pa.Table:
     """The sums of each module and of what lies outside, with the first call of each."""
-    order = pc.sort_indices(calls, [(name, "ascending") for name in _FIRST]).to_numpy()
+    sources = calls.column("source_sha256").combine_chunks().dictionary_encode()
+    _, ranked = np.unique(np.array(sources.dictionary.to_pylist(), dtype=str), return_inverse=True)
+    order = np.lexsort(
+        (read_numbers(calls, "ordinal"), ranked[sources.indices.to_numpy()], read_numbers(calls, "ts_ns"))
+    )
     # The first of equal numbers is that of the first call.
     _, firsts, groups = np.unique(number_rows(calls, _KEYS)[order], return_index=True, return_inverse=True)
     found = {name: np.zeros(len(firsts), np.int64) for name in _SUMS}
     for name, values in sums.items():
         np.add.at(found[name], groups, values[order])
     named = calls.select([*_KEYS, *_FIRST]).take(pa.array(order[firsts]))
-    return pa.table({**{name: named.column(name) for name in (*_KEYS, *_FIRST)}, **found}).cast(_SCHEMA)
+    return pa.table({**{name: named.column(name) for name in (*_KEYS, *_FIRST)}, **found}).cast(SCHEMA)
 
 
 def measure(sums: Frame, ranks: Frame) -> Frame:

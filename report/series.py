@@ -48,9 +48,7 @@ def memory_timeline(rows: Sequence[Row]) -> Figure:
     bar = draw_marks("peak", {"type": "rect", "color": BLUE}, x=_X, x2=_X2, y=y, y2={"datum": 0})
     stroke = {"type": "rule", "color": INK, "strokeWidth": 1.5}
     held = draw_marks("held", stroke, x=_X, x2=_X2, y={"field": "held", "type": "quantitative"})
-    subtitle = (
-        "most that was handed out in each slice of a rank's time, measured; the stroke: held by the allocator"
-    )
+    subtitle = "most that was handed out in each slice of a rank's time, measured; the stroke: held by the allocator"
     blank = ("blank: nothing was handed out or taken back in that slice",) if shown else ()
     return Figure("Memory over time", subtitle, tuple(shown), _facet([bar, held], panels), (*told, *blank, *notes))
 

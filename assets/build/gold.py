@@ -310,7 +310,7 @@ class GoldBuild:
 
     def _sum_modules(self, spanned: Frame, low: int, high: int) -> pa.Table:
         if not self.known["module_ranks"].num_rows:
-            return module_time.NO_SUMS
+            return module_time.SCHEMA.empty_table()
         framed = spanned.join(self._wrap_known("module_ranks"), on="rank", how="semi")
         calls, work = module_time.select_calls(framed, low, high), select_launched(framed, low, high)
         return module_time.sum_modules(self._engine.rows(calls), self._engine.rows(work), low, high)
@@ -334,8 +334,9 @@ class GoldBuild:
         count = len(bounds) + 1
         with SpilledRows(spool, spans.TABLE.arrow_schema_of(columns), count) as shares:
             for batch in self._lake.batches(spans.TABLE, self._run_id, columns, rank=rank):
-                rows, places = assign_slices(batch, bounds)
-                shares.add(batch.take(pa.array(rows)), places)
+                kept = module_time.drop_labels(batch) if "label" in columns else batch
+                rows, places = assign_slices(kept, bounds)
+                shares.add(kept.take(pa.array(rows)), places)
         for place in range(count):
             yield self._engine.wrap(shares.read(place))
 
