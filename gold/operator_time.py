@@ -8,20 +8,17 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
+from gold.call_nesting import CUDA_CALLS, equals, find_calls, find_enclosing, find_parents, measure_own, number_rows
 from gold.step_series import read_numbers
 from lake.frames import join_reasons, select_declared
 from lake.tables import RUN_ID, Table, int32, int64, text
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from lake.frames import Frame
 
-    Numbers = npt.NDArray[np.int64]
-
 OPERATOR, NONE = "cpu_op", "none"
-CATEGORIES = (OPERATOR, "cuda_runtime", "cuda_driver")
+CATEGORIES = (OPERATOR, *CUDA_CALLS)
 
 TABLE = Table(
     tier="gold",
@@ -65,39 +62,29 @@ def select_calls(spans: Frame, low_ns: int, high_ns: int) -> Frame:
     )
 
 
-def select_launched(spans: Frame, low_ns: int, high_ns: int) -> Frame:
-    """GPU work that was launched in a chunk of time."""
-    launched = nw.col("launch_ts_ns")
-    work = spans.filter(nw.col("is_gpu"), launched >= low_ns, launched < high_ns)
-    return work.select("rank", "duration_ns", nw.col("correlation_id").fill_null(-1), ts_ns=launched)
-
-
 def sum_calls(calls: pa.Table, work: pa.Table, low_ns: int, high_ns: int) -> pa.Table:
     """What operators and calls took themselves within a chunk of time, and what was launched below them.
 
     Calls of one thread lie within or beside each other: the innermost is the last that began.
     """
     starts, lengths = read_numbers(calls, "ts_ns"), read_numbers(calls, "duration_ns")
-    ends, threads = starts + lengths, _number_rows(calls, ("rank", "thread_id"))
-    is_operator = _equals(calls, "category", OPERATOR)
-    parents = _find_parents(threads, starts, ends, read_numbers(calls, "ordinal"))
-    operators = _find_operators(parents, is_operator)
-    within = np.maximum(np.minimum(ends, high_ns) - np.maximum(starts, low_ns), 0)
-    own = within.copy()
-    has_parent = parents >= 0
-    # What outlasts the call around it is not within that.
-    shared = np.minimum(ends[has_parent], ends[parents[has_parent]])
-    shared = np.minimum(shared, high_ns) - np.maximum(starts[has_parent], low_ns)
-    np.subtract.at(own, parents[has_parent], np.maximum(shared, 0))
+    ends, threads = starts + lengths, number_rows(calls, ("rank", "thread_id"))
+    is_operator = equals(calls, "category", OPERATOR)
+    parents = find_parents(threads, starts, ends, read_numbers(calls, "ordinal"))
+    operators = find_enclosing(parents, is_operator)
     is_begun = (starts >= low_ns).astype(np.int64)
-    launching = _find_calls(calls, work)
+    launching = find_calls(calls, work, ~is_operator)
     held = np.where(operators[launching] >= 0, operators[launching], launching)
-    sums = {"calls_count": is_begun, "total_ns": is_begun * lengths, "self_ns": np.maximum(own, 0)}
+    sums = {
+        "calls_count": is_begun,
+        "total_ns": is_begun * lengths,
+        "self_ns": measure_own(parents, starts, ends, low_ns, high_ns),
+    }
     sums |= {name: np.zeros(len(starts), np.int64) for name in _SUMS[3:]}
     is_known = launching >= 0
     np.add.at(sums["launched_count"], held[is_known], 1)
     np.add.at(sums["launched_ns"], held[is_known], read_numbers(work, "duration_ns")[is_known])
-    _, firsts, groups = np.unique(_number_rows(calls, _KEYS), return_index=True, return_inverse=True)
+    _, firsts, groups = np.unique(number_rows(calls, _KEYS), return_index=True, return_inverse=True)
     found = {name: np.zeros(len(firsts), np.int64) for name in _SUMS}
     for name, values in sums.items():
         np.add.at(found[name], groups, values)
@@ -120,71 +107,3 @@ def measure(sums: Frame, ranks: Frame) -> Frame:
         ),
         TABLE,
     )
-
-
-def _find_parents(threads: Numbers, starts: Numbers, ends: Numbers, ordinals: Numbers) -> Numbers:
-    """For each call the innermost one that it began within on its thread, -1 for none: the last that is one less deep.
-
-    How deep it lies is how many began before it on its thread, less how many of these had ended. What lasts no time
-    holds nothing.
-    """
-    parents = np.full(len(starts), -1, np.int64)
-    order = np.lexsort((ordinals, -ends, starts, threads))
-    order = order[ends[order] > starts[order]]
-    bounds = np.flatnonzero(np.diff(threads[order])) + 1
-    depths = np.concatenate(
-        [
-            np.arange(len(rows)) - np.searchsorted(np.sort(ends[rows]), starts[rows], "right")
-            for rows in np.split(order, bounds)
-        ]
-    )
-    places = np.arange(len(order))
-    by_depth = np.argsort(depths, kind="stable")
-    keys = depths[by_depth] * len(order) + by_depth
-    above = np.searchsorted(keys, (depths - 1) * len(order) + places) - 1
-    is_held = depths > 0
-    parents[order[is_held]] = order[by_depth[above[is_held]]]
-    return parents
-
-
-def _find_operators(parents: Numbers, is_operator: npt.NDArray[np.bool_]) -> Numbers:
-    """The innermost operator around each call, itself where it is one; -1 for none."""
-    found = np.where(is_operator, np.arange(len(parents)), parents)
-    is_open = (found >= 0) & ~is_operator[found]
-    while is_open.any():
-        found[is_open] = parents[found[is_open]]
-        is_open = (found >= 0) & ~is_operator[found]
-    return found
-
-
-def _find_calls(calls: pa.Table, work: pa.Table) -> Numbers:
-    """The call that launched each piece of work, by start, correlation and rank; -1 where it is not there."""
-    names = ("rank", "correlation_id", "ts_ns")
-    rows = np.flatnonzero(~_equals(calls, "category", OPERATOR))
-    known, asked = ([read_numbers(table, name) for name in names] for table in (calls, work))
-    rows = rows[np.lexsort([values[rows] for values in known])]
-    found = np.full(work.num_rows, -1, np.int64)
-    begins = known[-1][rows]
-    place = np.searchsorted(begins, asked[-1])
-    is_open = place < len(rows)
-    # Few calls begin at one moment: one after the other is asked.
-    while is_open.any():
-        at, of = rows[place[is_open]], np.flatnonzero(is_open)
-        is_it = np.logical_and.reduce([mine[at] == theirs[of] for mine, theirs in zip(known, asked, strict=True)])
-        found[of[is_it]] = at[is_it]
-        place[of] += 1
-        is_open[of] = ~is_it & (known[-1][at] == asked[-1][of]) & (place[of] < len(rows))
-    return found
-
-
-def _number_rows(table: pa.Table, names: tuple[str, ...]) -> Numbers:
-    """A number for each combination of values."""
-    found = np.zeros(table.num_rows, np.int64)
-    for name in names:
-        codes = table.column(name).combine_chunks().dictionary_encode()
-        found = found * len(codes.dictionary) + codes.indices.to_numpy()
-    return found
-
-
-def _equals(table: pa.Table, name: str, value: str) -> npt.NDArray[np.bool_]:
-    return np.asarray(pa.compute.equal(table.column(name), value).to_numpy(), dtype=bool)

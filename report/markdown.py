@@ -21,6 +21,7 @@ from gold import (
     kernel_sequences,
     launches,
     memory_timeline,
+    module_time,
     operation_costs,
     operation_overhead,
     operator_time,
@@ -129,6 +130,10 @@ TELLING: dict[str, tuple[str, ...]] = {
         *("run_id", "operation", "name", "direction", "memory", "size_class", "baseline_median_ns", "median_ns"),
         *("slowdown_ratio", "slowdown_low_ratio", "slowdown_high_ratio", "q_value", "verdict_class"),
         *("runs_count", "operations_count", "evidence", "reason"),
+    ),
+    module_time.TABLE.full_name: (
+        *("run_id", "rank", "module", "calls_count", "total_ns", "self_ns", "cuda_ns", "launched_count"),
+        *("launched_ns", "evidence", "reason"),
     ),
     operator_time.TABLE.full_name: (
         *("run_id", "rank", "category", "name", "calls_count", "total_ns", "self_ns", "launched_count", "launched_ns"),

@@ -94,8 +94,11 @@ def sections(
         ),
         Section(
             "analyses",
-            "Idle GPUs, queues, bandwidth and roofs",
-            figures=_figures(tables, "idle_breakdown", "queue_length", "collective_bandwidth", "roofline"),
+            "Idle GPUs, queues, bandwidth, memory and roofs",
+            figures=_figures(
+                *(tables, "idle_breakdown", "queue_length", "copy_bandwidth", "memory_timeline"),
+                *("collective_bandwidth", "roofline"),
+            ),
             kind="appendix",
         ),
         Section(

@@ -190,5 +190,7 @@ class Patterns:
 
 
 PATTERNS = Patterns(_FILE.read_bytes())
+# Modules of PyTorch, of torch's own classes and of others.
+MODULES = ("torch_module", "own_module")
 # Frames of Python lie around everything that they call: they are no work by themselves.
-PYTHON_FRAMES = ("python_library", "python_line", "python_frame")
+PYTHON_FRAMES = (*MODULES, "python_library", "python_line", "python_frame")

@@ -26,6 +26,7 @@ from gold import (
     launches,
     logged_steps,
     memory_timeline,
+    module_time,
     operation_costs,
     operator_time,
     queue_length,
@@ -36,6 +37,7 @@ from gold import (
     traced_steps,
     waiting,
 )
+from gold.call_nesting import select_launched
 from lake.engines import PolarsEngine
 from lake.errors import naming
 from lake.spill import SpilledRows
@@ -76,15 +78,16 @@ SLICED_TABLES = (
     copy_bandwidth.TABLE,
     kernel_sequences.TABLE,
     operator_time.TABLE,
+    module_time.TABLE,
 )
 # To read a rank's spans so many times takes less than to share them out.
 READ_AGAIN = 8
 # All that is read of a span to add it up.
 _SLICED = (
-    *("run_id", "rank", "source_sha256", "ordinal", "kind", "pattern", "is_gpu", "category", "name", "ts_ns"),
-    *("duration_ns", "correlation_id", "launch_ts_ns", "launch_duration_ns", "direction", "memory", "payload_bytes"),
+    *("run_id", "rank", "source_sha256", "ordinal", "kind", "pattern", "is_gpu", "category", "name", "label"),
+    *("ts_ns", "duration_ns", "correlation_id", "launch_ts_ns", "launch_duration_ns", "direction", "memory"),
+    *("payload_bytes", "thread_id", "has_queued_work"),
     *("is_orphan", "is_before_launch", "step_number", "launch_step_number", "device_id", "stream_id"),
-    *("thread_id", "has_queued_work"),
 )
 
 
@@ -151,11 +154,12 @@ class GoldBuild:
 
     @cached_property
     def known(self) -> dict[str, pa.Table]:
-        """What slices of time need of the whole run: where ranks waited, the first calls, when copies ran."""
+        """What slices of time need of the whole run: waits, first calls, when copies ran, which have modules."""
         return {
             "waits": self._engine.rows(waiting.find_waits(self._spanned, self._read(collectives.TABLE))),
             "first_calls": self._engine.rows(operation_costs.find_first_calls(self._spanned), is_lean=True),
             "copy_times": self._engine.rows(copy_bandwidth.find_copy_times(self._spanned)),
+            "module_ranks": self._engine.rows(module_time.find_ranks(self._spanned)),
         }
 
     def _wrap_known(self, name: str) -> Frame:
@@ -187,6 +191,7 @@ class GoldBuild:
             queue_length.TABLE.name: lambda: queue_length.measure(wrap_sums(), stepped),
             kernel_sequences.TABLE.name: lambda: kernel_sequences.measure(wrap_sums(), stepped),
             operator_time.TABLE.name: lambda: operator_time.measure(wrap_sums(), stepped),
+            module_time.TABLE.name: lambda: module_time.measure(wrap_sums(), stepped),
             copy_bandwidth.TABLE.name: lambda: copy_bandwidth.measure(
                 wrap_sums(), self._wrap_known("copy_times"), stepped
             ),
@@ -288,11 +293,12 @@ class GoldBuild:
             operator_time.TABLE.name: lambda: self._engine.wrap(
                 operator_time.sum_calls(
                     self._engine.rows(operator_time.select_calls(spanned, low, high)),
-                    self._engine.rows(operator_time.select_launched(spanned, low, high)),
+                    self._engine.rows(select_launched(spanned, low, high)),
                     low,
                     high,
                 )
             ),
+            module_time.TABLE.name: lambda: self._engine.wrap(self._sum_modules(spanned, low, high)),
             copy_bandwidth.TABLE.name: lambda: copy_bandwidth.sum_copies(
                 spanned, self._wrap_known("copy_times"), low, high
             ),
@@ -301,6 +307,13 @@ class GoldBuild:
             ),
         }
         return {name: _copy_rows(self._engine.rows(plans[name]())) for name in summed}
+
+    def _sum_modules(self, spanned: Frame, low: int, high: int) -> pa.Table:
+        if not self.known["module_ranks"].num_rows:
+            return module_time.SCHEMA.empty_table()
+        framed = spanned.join(self._wrap_known("module_ranks"), on="rank", how="semi")
+        calls, work = module_time.select_calls(framed, low, high), select_launched(framed, low, high)
+        return module_time.sum_modules(self._engine.rows(calls), self._engine.rows(work), low, high)
 
     def _sums_of_all(self, slices: list[Slice], summed: Sequence[str]) -> Iterator[dict[str, pa.Table]]:
         """The same of all slices of some ranks; one that has many is read once and shared out on disk."""
@@ -321,8 +334,9 @@ class GoldBuild:
         count = len(bounds) + 1
         with SpilledRows(spool, spans.TABLE.arrow_schema_of(columns), count) as shares:
             for batch in self._lake.batches(spans.TABLE, self._run_id, columns, rank=rank):
-                rows, places = assign_slices(batch, bounds)
-                shares.add(batch.take(pa.array(rows)), places)
+                kept = module_time.drop_labels(batch) if "label" in columns else batch
+                rows, places = assign_slices(kept, bounds)
+                shares.add(kept.take(pa.array(rows)), places)
         for place in range(count):
             yield self._engine.wrap(shares.read(place))
 

@@ -141,6 +141,28 @@ RELATIONS = (
             ORDER BY run_id, rank, step_number""",
     ),
     Relation(
+        name="modules_are_those_of_silver",
+        sentence="calls, their time and, where modules were recorded, GPU work with a launch are those of silver.spans",
+        table=table("gold.module_time"),
+        reads=(table("silver.spans"),),
+        query="""
+            WITH found AS (
+                SELECT run_id, rank,
+                    count(*) FILTER (pattern IN ('torch_module', 'own_module')) AS found_count,
+                    sum(duration_ns) FILTER (pattern IN ('torch_module', 'own_module')) AS found_ns,
+                    count(*) FILTER (is_gpu AND NOT is_orphan) AS work_count
+                FROM silver.spans GROUP BY run_id, rank),
+            summed AS (
+                SELECT run_id, rank, sum(calls_count) AS calls_count, sum(total_ns) AS total_ns,
+                    sum(launched_count) AS launched_count, bool_or(self_ns > total_ns) AS is_more
+                FROM checked GROUP BY run_id, rank)
+            SELECT run_id, rank, calls_count, found_count, total_ns, found_ns, launched_count, work_count
+            FROM summed LEFT JOIN found USING (run_id, rank)
+            WHERE (calls_count, total_ns) IS DISTINCT FROM (coalesce(found_count, 0), coalesce(found_ns, 0))
+            OR launched_count <> CASE WHEN found_count > 0 THEN work_count ELSE 0 END OR is_more
+            ORDER BY run_id, rank""",
+    ),
+    Relation(
         name="operators_are_those_of_silver",
         sentence="calls, their time and the GPU work that has a launch are those of silver.spans",
         table=table("gold.operator_time"),

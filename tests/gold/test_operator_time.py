@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gold import operator_time
+from gold.call_nesting import select_launched
 from lake.engines import engine as lake_engine
 from silver import spans, steps
 from tests.support.silver_rows import RUN, rows_of
@@ -48,7 +49,7 @@ def sum_operators(bench: Bench, *rows: Row, cuts: tuple[int, ...] = ()) -> dict[
         [
             operator_time.sum_calls(
                 bench.rows(operator_time.select_calls(spanned, low, high)),
-                bench.rows(operator_time.select_launched(spanned, low, high)),
+                bench.rows(select_launched(spanned, low, high)),
                 low,
                 high,
             )
@@ -82,6 +83,11 @@ def test_an_operator_has_its_own_time_and_the_work_that_it_launched(engine: Benc
 def test_work_launched_outside_of_operators_is_the_calls() -> None:
     found = sum_operators(POLARS, call(10, 5), kernel(7, 10), kernel(9, 10, correlation=2), kernel(3, None))
     assert (found["cudaLaunchKernel"]["launched_count"], found["cudaLaunchKernel"]["launched_ns"]) == (1, 7)
+
+
+def test_a_call_that_lasts_no_time_is_within_the_operator_around_it() -> None:
+    found = sum_operators(POLARS, operator("aten::mm", 10, 5), call(12, 0), kernel(7, 12))
+    assert (found["aten::mm"]["launched_ns"], found["cudaLaunchKernel"]["launched_ns"]) == (7, 0)
 
 
 def test_calls_that_begin_at_one_moment_are_told_apart_by_their_correlation() -> None:
@@ -122,7 +128,7 @@ def test_own_times_equal_a_look_at_every_moment_however_time_is_chunked(
         # Calls of one thread never lie across each other.
         if all(at + length <= low or at >= high or low <= at <= at + length <= high for low, high in beside):
             rows.append(call(at, length, len(rows), thread) if is_call else operator(name, at, length, thread))
-    launching = [row for row in rows if row["category"] == "cuda_runtime" and row["duration_ns"]]
+    launching = [row for row in rows if row["category"] == "cuda_runtime"]
     work = [kernel(5, row["ts_ns"], row["correlation_id"]) for row in launching]
     own: Counter[str] = Counter()
     for moment in range(1, 90):
@@ -131,9 +137,9 @@ def test_own_times_equal_a_look_at_every_moment_however_time_is_chunked(
                 own[running[-1]["name"]] += 1
     launched: Counter[str] = Counter()
     for row in launching:
-        around = [
-            one for one in find_running(rows, row["thread_id"], row["ts_ns"]) if rows.index(one) <= rows.index(row)
-        ]
+        around = find_running(rows, row["thread_id"], row["ts_ns"])
+        if row["duration_ns"]:
+            around = around[: around.index(row) + 1]
         launched[next((one["name"] for one in reversed(around) if one["category"] == "cpu_op"), row["name"])] += 5
     found = sum_operators(POLARS, *rows, *work, cuts=tuple(cuts))
     assert {name: row["self_ns"] for name, row in found.items()} == {row["name"]: own[row["name"]] for row in rows}

@@ -27,6 +27,7 @@ RUN, SEALED = "job-1", "job-2"
 CLAIMED = {name: f"planted-{name}-erika" for name in ("host", "owner", "job", "note")}
 EXTRA = "planted-extra-bunker-7"
 ANNOTATION, ON_GPU, STRANGE = "planted-annotation-merger", "planted-on-gpu-merger", "planted-of-no-category"
+MODULE = "nn.Module: PlantedModuleErika_0"
 FRAME = "/home/planted-frame-erika/secret/train.py(17): forward"
 GPU = "GPU-planted-uuid-0815"
 REFUSED, UNREADABLE = "planted-refused-name", "planted-unreadable-name"
@@ -40,6 +41,7 @@ SECRETS = (
     STRANGE,
     GPU,
     "planted-frame-erika",
+    "PlantedModuleErika",
     REFUSED,
     UNREADABLE,
     THREAD,
@@ -83,6 +85,7 @@ def plant(directory: Path, claims: str) -> None:
         span("cpu_op", "aten::mm", thread=THREAD),
         span(REFUSED_CATEGORY, "refused", -1),
         span("python_function", FRAME),
+        span("python_function", MODULE),
         span("user_annotation", REFUSED, -1),
         span("kernel", "a_kernel"),
         '{"name": "' + UNREADABLE + '", "ph": "X", "ts": 00x}',
@@ -176,7 +179,7 @@ def test_reveal_gives_every_secret_back(command_output: Said) -> None:
     assert {name: run[name] for name in CLAIMED} == CLAIMED
     assert json.loads(run["extra"]) == {"cluster": EXTRA}
     labels = {row["label"] for row in reveal_rows("silver.spans") if row["label"]}
-    assert labels == {ANNOTATION, ON_GPU, STRANGE, FRAME}
+    assert labels == {ANNOTATION, ON_GPU, STRANGE, FRAME, MODULE}
     assert {row["device_uuid"] for row in reveal_rows("silver.device_samples")} == {GPU}
     refused = {row["level"]: row["label"] for row in reveal_rows("silver.rejects")}
     assert refused["event"] == REFUSED

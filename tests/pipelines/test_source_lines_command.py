@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,16 @@ def test_lines_are_sealed_until_they_are_revealed(stacked: Lake) -> None:
     for table in ("gold", "silver"):
         files = (stacked.place.directory / table).rglob("*.parquet")
         assert not any(b"train.py" in file.read_bytes() for file in files)
+
+
+def test_show_has_the_lines_beside_what_points_at_them_where_they_are_revealed(stacked: Lake) -> None:
+    words = ["--lake", str(stacked.place), "show", "gold.source_lines", "--format", "json"]
+    sealed, opened = (
+        json.loads(CliRunner().invoke(main, [*words, *more], catch_exceptions=False).stdout)
+        for more in ([], ["--reveal"])
+    )
+    assert [{name: row[name] for name in row if name != "label"} for row in opened] == sealed
+    assert "train.py(7): fetch" in {row["label"] for row in opened}
 
 
 def test_what_if_says_the_lines_and_what_to_change_beside_its_answers(stacked: Lake) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gold import collective_bandwidth, idle_breakdown, queue_length, roofline
+from gold import collective_bandwidth, copy_bandwidth, idle_breakdown, memory_timeline, queue_length, roofline
 from report.page import page
 from report.pictures import figure
 from report.sections import sections
@@ -21,6 +21,16 @@ GPU = {"rank": 0, "device_id": 0, "stream": "all"}
 IDLE = {"total_ns": 10 * MS, "busy_ns": 6 * MS, "host_wait_ns": 2 * MS, "kernel_wait_ns": MS, "other_ns": MS}
 QUEUE = {"mean_length": 3.25, "p99_length": 40, "peak_length": 77, "empty_fraction": 0.25}
 ROOF = {"operator": "aten::mm", "input_shapes": "[[8, 8], [8, 8]]", "total_ns": 5, "operations_per_second": 5e13}
+
+WHOLE, SLICE = {"period": "trace", "period_number": 0}, {"period": "slice", "duration_ns": 2 * MS}
+MEMORY = {
+    "rank": 0,
+    "device": "cuda:0",
+    "ts_ns": 5 * MS,
+    "peak_allocated_bytes": 3 << 30,
+    "peak_reserved_bytes": 1 << 32,
+}
+COPY = {"rank": 0, "device_id": 0, "copy_kind": "host_to_gpu", "copies_count": 2, "payload_bytes": 1 << 20}
 
 
 def draw(table: Table, *rows: dict[str, Any]) -> Figure:
@@ -81,3 +91,44 @@ def test_a_report_has_these_figures_only_where_there_is_something_to_draw() -> N
     (section,) = [one for one in sections(tables, {}) if one.name == "analyses"]
     assert [name for name, _ in section.figures] == ["queue_length"]
     assert section.kind == "appendix", "it stands behind what decides"
+
+
+def test_memory_is_drawn_by_slices_with_what_the_allocator_held_and_its_peak_in_words() -> None:
+    whole = {**MEMORY, **WHOLE, "duration_ns": 9 * MS, "peak_allocated_step_number": 2}
+    slices = [{**MEMORY, **SLICE, "period_number": place, "ts_ns": (4 + place) * MS} for place in (1, 3)]
+    of_the_host = {**slices[1], "device": "cpu", "peak_reserved_bytes": None}
+    found = draw(memory_timeline.TABLE, of_the_host, whole, *slices)
+    assert [(row["panel"], row["begin"], row["end"], row["peak"], row["held"]) for row in found.rows] == [
+        ("a, rank 0, cuda:0", 0, 2, 3, 4),
+        ("a, rank 0, cuda:0", 2, 4, 3, 4),
+    ], "time counts from the first event of a panel, and a host beside a GPU is not drawn"
+    assert found.notes[0] == "a, rank 0, cuda:0: at most 3.00 GiB in step 2, 4.00 GiB held by the allocator; measured"
+    (alone,) = draw(memory_timeline.TABLE, {**of_the_host, "peak_allocated_bytes": 5 << 20}).rows
+    assert (alone["panel"], alone["peak"], alone.get("held")) == ("a, rank 0, cpu", 5, None)
+    assert {row["evidence"] for row in found.rows} == {"measured"}
+
+
+def test_copies_are_drawn_by_kind_and_slice_and_one_without_a_rate_is_not() -> None:
+    moved = {**COPY, **SLICE, "period_number": 1, "ts_ns": 5 * MS, "bytes_per_second": 2.5e10}
+    found = draw(
+        copy_bandwidth.TABLE,
+        {**COPY, **WHOLE, "ts_ns": 5 * MS, "duration_ns": 9 * MS, "bytes_per_second": 5e9},
+        moved,
+        {**moved, "copy_kind": "on_gpu", "period_number": 3, "ts_ns": 9 * MS, "bytes_per_second": 1e12},
+        {**moved, "copy_kind": "memset", "bytes_per_second": None},
+    )
+    assert [(row["what"], row["begin"], row["end"], row["rate"]) for row in found.rows] == [
+        ("host to GPU", 0, 2, 25),
+        ("on one GPU", 4, 6, 1000),
+    ]
+    assert found.notes == ("a, rank 0, GPU 0: host to GPU 5 GB/s over 1.00 MiB",)
+
+
+def test_of_many_ranks_and_runs_some_panels_are_drawn_and_the_others_counted() -> None:
+    moved = {**COPY, **SLICE, "period_number": 1, "ts_ns": 5 * MS, "bytes_per_second": 2.5e10}
+    rows = [{**moved, "run_id": run, "rank": rank} for run in "abc" for rank in range(3)]
+    found = draw(copy_bandwidth.TABLE, *rows)
+    assert [row["panel"] for row in found.rows] == [
+        *("a, rank 0, GPU 0", "b, rank 0, GPU 0", "c, rank 0, GPU 0", "a, rank 1, GPU 0")
+    ]
+    assert found.notes == ("and 5 more panels",)

@@ -8,13 +8,12 @@ import pytest
 
 from assets.build import gold
 from gold import (
-    copy_bandwidth,
     cost_model,
     critical_path,
     exposure,
     kernel_breakdown,
     kernel_sequences,
-    memory_timeline,
+    module_time,
     operator_time,
     pairs,
     source_lines,
@@ -58,12 +57,11 @@ def test_a_picture_has_its_title_its_words_and_marks_and_is_the_same_each_time(n
 
 def test_all_tables_but_those_of_rows_alone_have_a_picture() -> None:
     rows_alone = (
-        copy_bandwidth.TABLE,
         cost_model.TABLE,
         critical_path.TABLE,
         exposure.TABLE,
         kernel_sequences.TABLE,
-        memory_timeline.TABLE,
+        module_time.TABLE,
         operator_time.TABLE,
         pairs.TABLE,
         source_lines.TABLE,
