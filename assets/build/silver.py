@@ -282,7 +282,10 @@ class SilverBuild:
         """The site's patterns, those beside the lake before those of the run."""
         beside = span_patterns.parse_patterns(site, f"{span_patterns.FILE_NAME} beside the lake") if site else []
         own = self._engine.rows(self._read(span_patterns.TABLE)).sort_by([("ordinal", "ascending")]).to_pylist()
-        files = [(f"{span_patterns.FILE_NAME} beside the lake", beside), (f"{span_patterns.FILE_NAME} of run {self._run_id}", own)]
+        files = [
+            (f"{span_patterns.FILE_NAME} beside the lake", beside),
+            (f"{span_patterns.FILE_NAME} of run {self._run_id}", own),
+        ]
         return combine_patterns(files)
 
     def _has_nsys(self) -> bool:
