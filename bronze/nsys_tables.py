@@ -127,15 +127,15 @@ def _read_row_alone(
         return None
     if found is None or not isinstance(found[0], int):
         return None
+    unreadable = Fault(f"row {found[0]} of {table} cannot be read: {why}")
     try:
         cursor = database.execute(_ONE[table], (found[0],))
         headers = [column[0] for column in cursor.description][1:]
         row = cursor.fetchone()
     except sqlite3.Error:
-        row = None
-    if row is None:  # not read, or not found at the place where it was found before: a page names another one
-        return found[0], Fault(f"row {found[0]} of {table} cannot be read: {why}")
-    return found[0], dict(zip(headers, row[1:], strict=True))
+        return found[0], unreadable
+    # A damaged page may have no row at the place that it gave.
+    return found[0], unreadable if row is None else dict(zip(headers, row[1:], strict=True))
 
 
 def _quote_table(database: sqlite3.Connection, table: str) -> str:
