@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,6 +35,8 @@ class RecordReader(ABC):
         self.envelope = Envelope()
         self.rows_count = 0
         self.unreadable_count = 0
+        # How often something was missing at a place, by its reason: a row of `bronze.unreadable` is told by these.
+        self._repeated: Counter[tuple[int, str]] = Counter()
         self.passed_count = 0
         self.residue_count = 0
         # What makes the tokens of an attestation known again in another run; empty where it has none.
@@ -66,7 +69,11 @@ class RecordReader(ABC):
         return taken
 
     def report(self, found: UnreadableRange) -> None:
-        """Take a byte range in that is no record."""
+        """Take a byte range in that is no record; what has no length and no reason of its own is numbered."""
+        if not found.length:
+            self._repeated[found.offset, found.reason] += 1
+            count = self._repeated[found.offset, found.reason]
+            found = found if count == 1 else replace(found, reason=f"{found.reason} (number {count:,} of such)")
         self._unreadable.append(found)
         self.unreadable_count += 1
 

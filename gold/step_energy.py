@@ -31,7 +31,7 @@ TABLE = Table(
         int32("rank", "Rank whose step it is.", minimum=0),
         text("period", "What the row is of.", one_of=PERIODS),
         int64("step_number", "Number of the step or epoch.", minimum=0),
-        int64("device_id", "GPU as its tool numbers it; 0 where the tool names none.", minimum=0),
+        int64("device_id", "GPU as its tool numbers it; 0 where the tool names none."),
         int64("ts_ns", "Start of the step, UTC."),
         int64("duration_ns", "Its duration.", minimum=0),
         boolean("is_warmup", "Whether it is left out of pairs (R7)."),

@@ -30,6 +30,7 @@ from gold import (
     prediction_checks,
     published,
     queue_length,
+    queue_timeline,
     roofline,
     scaling,
     sealing_coverage,
@@ -151,6 +152,10 @@ TELLING: dict[str, tuple[str, ...]] = {
     published.TABLE.full_name: (
         *("source", "workload", "hardware", "regime", "metric", "statistic", "value_number", "unit"),
         *("slowdown_ratio", "evidence_class"),
+    ),
+    queue_timeline.TABLE.full_name: (
+        *("run_id", "rank", "device_id", "period_number", "duration_ns", "launched_count", "started_count"),
+        *("waiting_count", "mean_length", "evidence", "reason"),
     ),
     queue_length.TABLE.full_name: (
         *("run_id", "rank", "device_id", "stream", "mean_length", "p50_length", "p99_length", "peak_length"),

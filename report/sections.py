@@ -96,7 +96,7 @@ def sections(
             "analyses",
             "Idle GPUs, queues, bandwidth, memory and roofs",
             figures=_figures(
-                *(tables, "idle_breakdown", "queue_length", "copy_bandwidth", "memory_timeline"),
+                *(tables, "idle_breakdown", "queue_length", "queue_timeline", "copy_bandwidth", "memory_timeline"),
                 *("collective_bandwidth", "roofline"),
             ),
             kind="appendix",

@@ -1,4 +1,4 @@
-"""What changes over the time of a trace, a panel per rank: memory that was handed out, and the rate of copies."""
+"""What changes over the time of a trace, a panel per rank: memory handed out, the rate of copies, work that waits."""
 
 from __future__ import annotations
 
@@ -72,6 +72,22 @@ def copy_bandwidth(rows: Sequence[Row]) -> Figure:
     return Figure(title, subtitle, tuple(shown), _facet([layer], panels), (*told, *notes))
 
 
+def queue_timeline(rows: Sequence[Row]) -> Figure:
+    """How much launched work waited to start, on the mean of each slice of time."""
+    timed = [{**row, "period": "slice"} for row in rows if finite(row["mean_length"])]
+    panels, notes = _choose(timed, lambda row: f"GPU {row['device_id']}")
+    shown, told = [], []
+    for name, of in panels.items():
+        shown += [_describe_queue(name, row, _find_start(of)) for row in of]
+        most = max(of, key=lambda row: row["mean_length"])
+        at = format_duration(most["ts_ns"] - _find_start(of))
+        told.append(f"{name}: at most {most['mean_length']:.3g} on the mean of a slice, {at} after the first launch")
+    y: Row = {"field": "length", "type": "quantitative", "title": "waiting", "axis": {"tickCount": 4}}
+    bar = draw_marks("length", {"type": "rect", "color": BLUE}, x=_X, x2=_X2, y=y, y2={"datum": 0})
+    subtitle = "launched work that had not started yet, on the mean of each slice of a rank's time, measured"
+    return Figure("Queues over time", subtitle, tuple(shown), _facet([bar], panels), (*told, *notes))
+
+
 def _choose(rows: Sequence[Row], name_part: Callable[[Row], str]) -> tuple[Panels, tuple[str, ...]]:
     """A panel per run, rank and device: the first of each run before the second of any, and how many were left out."""
     timed = [row for row in rows if finite(row["ts_ns"]) and finite(row["duration_ns"])]
@@ -112,6 +128,13 @@ def _describe_memory(panel: str, row: Row, start_ns: int, unit: int) -> Row:
     text = f"{format_size(peak)}{of}{step}"
     found = {**_place(panel, row, start_ns), "peak": peak / unit, "what": "handed out at most", "value": text}
     return {**found, "detail": text, **({"held": held / unit} if finite(held) else {})}
+
+
+def _describe_queue(panel: str, row: Row, start_ns: int) -> Row:
+    text = f"{row['mean_length']:.3g} waiting"
+    counts = f"{format_number(row['launched_count'])} launched, {format_number(row['started_count'])} started"
+    found = {**_place(panel, row, start_ns), "length": row["mean_length"], "what": "waiting", "value": text}
+    return {**found, "detail": f"{text}: {counts}"}
 
 
 def _tell_peak(row: Row) -> str:

@@ -30,6 +30,7 @@ from gold import (
     operation_costs,
     operator_time,
     queue_length,
+    queue_timeline,
     roofline,
     step_times,
     time_breakdown,
@@ -74,6 +75,7 @@ SLICED_TABLES = (
     operation_costs.TABLE,
     idle_breakdown.TABLE,
     queue_length.TABLE,
+    queue_timeline.TABLE,
     roofline.TABLE,
     copy_bandwidth.TABLE,
     kernel_sequences.TABLE,
@@ -154,11 +156,12 @@ class GoldBuild:
 
     @cached_property
     def known(self) -> dict[str, pa.Table]:
-        """What slices of time need of the whole run: waits, first calls, when copies ran, which have modules."""
+        """What slices of time need of the whole run: waits, first calls, when copies ran and work queued, modules."""
         return {
             "waits": self._engine.rows(waiting.find_waits(self._spanned, self._read(collectives.TABLE))),
             "first_calls": self._engine.rows(operation_costs.find_first_calls(self._spanned), is_lean=True),
             "copy_times": self._engine.rows(copy_bandwidth.find_copy_times(self._spanned)),
+            "queue_times": self._engine.rows(queue_timeline.find_queue_times(self._spanned)),
             "module_ranks": self._engine.rows(module_time.find_ranks(self._spanned)),
         }
 
@@ -189,6 +192,9 @@ class GoldBuild:
             ),
             idle_breakdown.TABLE.name: lambda: idle_breakdown.measure(wrap_sums(), stepped),
             queue_length.TABLE.name: lambda: queue_length.measure(wrap_sums(), stepped),
+            queue_timeline.TABLE.name: lambda: queue_timeline.measure(
+                wrap_sums(), self._wrap_known("queue_times"), stepped
+            ),
             kernel_sequences.TABLE.name: lambda: kernel_sequences.measure(wrap_sums(), stepped),
             operator_time.TABLE.name: lambda: operator_time.measure(wrap_sums(), stepped),
             module_time.TABLE.name: lambda: module_time.measure(wrap_sums(), stepped),
@@ -288,6 +294,9 @@ class GoldBuild:
             launches.TABLE.name: lambda: launches.pick_shorter(spanned, low, high),
             idle_breakdown.TABLE.name: lambda: idle_breakdown.find_gaps(spanned, low, high),
             queue_length.TABLE.name: lambda: queue_length.count_queued(spanned, low, high),
+            queue_timeline.TABLE.name: lambda: queue_timeline.sum_waits(
+                spanned, self._wrap_known("queue_times"), low, high
+            ),
             roofline.TABLE.name: lambda: roofline.sum_launched(spanned, low, high),
             kernel_sequences.TABLE.name: lambda: kernel_sequences.count_sequences(spanned, low, high),
             operator_time.TABLE.name: lambda: self._engine.wrap(

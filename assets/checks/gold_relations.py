@@ -67,6 +67,25 @@ RELATIONS = (
             ORDER BY run_id, rank, device_id, stream""",
     ),
     Relation(
+        name="waits_are_those_of_the_queues",
+        sentence="the slices of a GPU have the waits of gold.queue_length and their time, and each that began ended",
+        table=table("gold.queue_timeline"),
+        reads=(table("gold.queue_length"),),
+        query="""
+            WITH summed AS (
+                SELECT run_id, rank, device_id, sum(launched_count) AS launched_count,
+                    sum(started_count) AS started_count, sum(queued_ns) AS queued_ns
+                FROM checked GROUP BY ALL),
+            queues AS (SELECT * FROM gold.queue_length WHERE stream = 'all')
+            SELECT run_id, rank, device_id, launched_count, started_count, queued_count, s.queued_ns,
+                q.queued_ns AS queue_ns
+            FROM summed s FULL JOIN queues q USING (run_id, rank, device_id)
+            WHERE coalesce(launched_count, 0) <> coalesce(queued_count, 0)
+            OR coalesce(started_count, 0) <> coalesce(queued_count, 0)
+            OR coalesce(s.queued_ns, 0) <> coalesce(q.queued_ns, 0)
+            ORDER BY run_id, rank, device_id""",
+    ),
+    Relation(
         name="memory_is_that_of_silver",
         sentence="the whole and its slices have the events of silver.memory_events, and the same peak",
         table=table("gold.memory_timeline"),

@@ -98,6 +98,7 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
     "copied bytes": ("gold.copy_bandwidth", first("copies_count", 99), "copies_are_the_gpu_spans", 1),
     "sequences": ("gold.kernel_sequences", first("sequences_count", 0), "sequences_are_of_the_gpu_spans", 1),
     "chain": ("gold.critical_path", first("host_ns", pl.col("host_ns") + 1), "chains_sum_to_the_step", 1),
+    "waits": ("gold.queue_timeline", first("queued_ns", 10**15), "waits_are_those_of_the_queues", 1),
     "calls of no module": ("gold.module_time", first("calls_count", 10**6), "modules_are_those_of_silver", 1),
     "launched work": ("gold.operator_time", first("launched_count", 10**6), "operators_are_those_of_silver", 1),
     "kernel time": ("gold.kernel_breakdown", first("total_ns", pl.col("total_ns") + 1), "kernels_are_the_gpu_spans", 1),

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from assets.build.bronze import materialise
-from bronze import runs
+from assets.checks.expectations import check_tables
+from bronze import runs, unreadable
 from bronze.limits import Limits
 from lake.attestation_keys import NO_KEYS, AttestationKeys, load_keys
 from lake.errors import EvidenceRejected
@@ -213,6 +214,16 @@ def test_signatures_of_nothing_are_forged(keys: AttestationKeys, signature: str)
 
 
 # -- giants ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_missing_again_at_the_same_place_has_a_reason_of_its_own(land_files: LandFiles) -> None:
+    data = json.dumps([["JWT", _OURS.token({})], *[{"GPU-0": 5}] * 3]).encode()
+    landed = land_files({"bundle.json": data})
+    reasons = landed.reasons_of("bundle.json")
+    assert len(set(reasons)) == len(reasons) == landed.file("bundle.json")["unreadable_count"]
+    assert len(reasons) >= 3
+    held = check_tables(land_files.lake, unreadable.TABLE, ["run-1"])
+    assert [one.check.name for one in held if not one.is_held] == []
 
 
 def test_a_giant_token_is_reported_and_the_others_are_read() -> None:

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from gold import step_energy
 from lake.engines import engine as lake_engine
 from tests.support.gold_rows import measure_rows
+from tests.support.silver_rows import RUN
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from lake.store import Lake
     from tests.support.silver_rows import Bench
 
 S = 1_000_000_000
@@ -58,6 +60,14 @@ def epoch(begin_s: float, end_s: float, number: int = 1, **fields: Any) -> dict[
 
 def energies(bench: Bench, samples: Rows, *steps: dict[str, Any], logged: Rows | None = None) -> pl.DataFrame:
     return measure_rows(bench, step_energy, device_samples=samples, steps=list(steps), throughput=logged or [])
+
+
+def test_a_gpu_that_its_tool_numbers_below_zero_is_measured_and_stored_as_any(lake: Lake) -> None:
+    rows = energies(lake_engine("polars"), power((0, 100), (9, 100), device_id=-1), step(1, 8))
+    assert rows["device_id"].to_list() == [-1]
+    assert (
+        lake.replace(step_energy.TABLE, RUN, rows.to_arrow().cast(step_energy.TABLE.arrow_schema), "0" * 64).rows == 1
+    )
 
 
 def test_the_energy_of_a_long_step_is_the_area_under_its_readings(engine: Bench) -> None:

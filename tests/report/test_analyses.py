@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gold import collective_bandwidth, copy_bandwidth, idle_breakdown, memory_timeline, queue_length, roofline
+from gold import (
+    collective_bandwidth,
+    copy_bandwidth,
+    idle_breakdown,
+    memory_timeline,
+    queue_length,
+    queue_timeline,
+    roofline,
+)
 from report.page import page
 from report.pictures import figure
 from report.sections import sections
@@ -132,3 +140,18 @@ def test_of_many_ranks_and_runs_some_panels_are_drawn_and_the_others_counted() -
         *("a, rank 0, GPU 0", "b, rank 0, GPU 0", "c, rank 0, GPU 0", "a, rank 1, GPU 0")
     ]
     assert found.notes == ("and 5 more panels",)
+
+
+def test_queues_are_drawn_by_slices_and_the_longest_is_told() -> None:
+    waiting = {"rank": 0, "device_id": 1, "launched_count": 3, "started_count": 1, "duration_ns": 2 * MS}
+    rows = [
+        {**waiting, "period_number": place, "ts_ns": (4 + place) * MS, "mean_length": length}
+        for place, length in ((1, 0.5), (3, 7.25))
+    ]
+    found = draw(queue_timeline.TABLE, {"rank": 1, "evidence": "unobservable"}, *rows)
+    assert [(row["panel"], row["begin"], row["end"], row["length"]) for row in found.rows] == [
+        ("a, rank 0, GPU 1", 0, 2, 0.5),
+        ("a, rank 0, GPU 1", 2, 4, 7.25),
+    ]
+    assert found.rows[1]["detail"] == "7.25 waiting: 3 launched, 1 started"
+    assert found.notes == ("a, rank 0, GPU 1: at most 7.25 on the mean of a slice, 2.00 ms after the first launch",)
