@@ -66,12 +66,14 @@ def fail_dead_launches(instance: dg.DagsterInstance, pool: str) -> None:
     for run_id in queued_launches(instance, pool) - launches.keys():
         # One that is not recorded is of a command that has not begun: it claims its place first.
         launches[run_id] = instance.get_run_by_id(run_id)
-    for run_id, run in launches.items():
-        if run is not None and not run.is_finished and not _is_ours(run):
+    for run_id, seen in launches.items():
+        if seen is not None and not seen.is_finished and not _is_ours(seen):
             continue
         with lock_launch(instance, run_id) as is_dead:
             if not is_dead:
                 continue
+            # Asked again: it may have ended as it should between the first look and the lock.
+            run = instance.get_run_by_id(run_id)
             if run is not None and not run.is_finished:
                 said = run.tags.get(PROCESS_TAG, "its process")
                 instance.report_run_failed(run, f"{said} is gone; what it had committed stays")

@@ -9,13 +9,22 @@ import dagster as dg
 import pytest
 import yaml
 
-from assets.launch_locks import LOCK_TAG, PROCESS_TAG, lock_launch, queued_launches, tags_of
+from assets import launch_locks
+from assets.launch_locks import (
+    LOCK_TAG,
+    PROCESS_TAG,
+    fail_dead_launches,
+    lock_launch,
+    queued_launches,
+    tags_of,
+)
 from assets.pool_wait import POOL
 from lake.errors import ContractBroken
 from pipelines.instance import open_instance, prepare_home
 from pipelines.settings import environment, settings
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 
@@ -96,6 +105,27 @@ def test_a_launch_whose_process_is_gone_is_failed_and_gives_its_place_back(tmp_p
     failed = {name for name, run in runs.items() if run is not None and run.status is dg.DagsterRunStatus.FAILURE}
     assert failed == {"dead"}
     assert queued == {ids["living"], ids["retried"]}
+
+
+@pytest.mark.usefixtures("records_at_hand")
+def test_a_launch_that_ends_while_another_command_looks_is_not_called_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = str(uuid4())
+    with open_instance(settings(str(tmp_path / "lake"), environment={}).home) as records:
+        records.create_run_for_job(_job, run_id=run_id, status=dg.DagsterRunStatus.STARTED, tags=tags_of(run_id))
+
+        def end_and_lock(instance: dg.DagsterInstance, of: str) -> AbstractContextManager[bool]:
+            """The launch ends, and lets its lock go, after it was seen at work."""
+            ended = dg.DagsterEvent(event_type_value=dg.DagsterEventType.RUN_SUCCESS.value, job_name=_job.name)
+            instance.report_dagster_event(ended, of)
+            return lock_launch(instance, of)
+
+        monkeypatch.setattr(launch_locks, "lock_launch", end_and_lock)
+        fail_dead_launches(records, POOL)
+        run = records.get_run_by_id(run_id)
+        assert run is not None
+        assert run.status is dg.DagsterRunStatus.SUCCESS
 
 
 @dg.job
