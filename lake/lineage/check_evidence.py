@@ -1,6 +1,7 @@
 """Check a bundle that `teetotal evidence` made, without teetotal: Python and `cryptography`, nothing else.
 
-    python -I check_evidence.py BUNDLE --trust KEYS [--since CHECKPOINT] [--landing DIRECTORY] [--show TABLE/PARTITION]
+    python -I check_evidence.py BUNDLE --trust KEYS [--since CHECKPOINT [--witnesses N]] [--landing DIRECTORY]
+        [--show TABLE/PARTITION]
 
 KEYS is a file of public keys that you got from somebody you believe, not from the bundle. Exit status 1: something is
 wrong, and each line says what was expected and found.
@@ -103,15 +104,21 @@ class Keys:
         self.raw: dict[str, bytes] = {}
         self.revoked: dict[str, int] = {}
         self.notes: dict[tuple[str, bytes], bytes] = {}
+        self.witnesses: dict[tuple[str, bytes], bytes] = {}
         for line in text.splitlines():
             words = line.split()
             if not words or words[0].startswith("#"):
                 continue
             name, _, encoded = words[0].split("+", 2)
             typed = base64.b64decode(encoded)
+            place = name, hashlib.sha256(name.encode() + b"\n" + typed).digest()[:4]
+            if typed[:1] == b"\x04":  # a witness: it signs checkpoints that somebody else has signed, and nothing else
+                if len(words) == 1:
+                    self.witnesses[place] = typed[1:]
+                continue
             key_id = hashlib.sha256(typed[1:]).hexdigest()[:16]
             self.raw[key_id] = typed[1:]
-            self.notes[name, hashlib.sha256(name.encode() + b"\n" + typed).digest()[:4]] = typed[1:]
+            self.notes[place] = typed[1:]
             if words[1:2] == ["revoked"]:
                 self.revoked[key_id] = int(words[-1]) if words[-1].isdecimal() else 0
 
@@ -125,6 +132,19 @@ class Keys:
             if key is not None and has_signed(key, f"{body}\n".encode(), mark[4:]):
                 return int(body.split("\n")[1]), base64.b64decode(body.split("\n")[2])
         raise ValueError("no key that is believed has signed the checkpoint")
+
+    def list_cosigners(self, text: str) -> list[str]:
+        """The believed witnesses that have countersigned a checkpoint (C2SP tlog-cosignature)."""
+        body, _, signatures = text.partition("\n\n")
+        found = set()
+        for line in signatures.splitlines():
+            words = line.split(" ")
+            mark = base64.b64decode(words[2]) if len(words) == 3 else b""
+            key = self.witnesses.get((words[1], mark[:4])) if mark else None
+            message = f"cosignature/v1\ntime {int.from_bytes(mark[4:12], 'big')}\n{body}\n".encode()
+            if key is not None and has_signed(key, message, mark[12:]):
+                found.add(words[1])
+        return sorted(found)
 
     def read_statement(self, line: str, place: int) -> dict[str, Any]:
         """The statement in an envelope, whose signature holds."""
@@ -174,6 +194,13 @@ class Checker:
     def hold(self, condition: bool, fault: str) -> None:
         """Note a fault unless a condition holds."""
         self.faults += [] if condition else [fault]
+
+    def check_witnesses(self, since: str, least: int) -> None:
+        """That enough witnesses have countersigned a checkpoint that somebody kept."""
+        found = self.keys.list_cosigners(since)
+        for name in found:
+            sys.stdout.write(f"the kept checkpoint is countersigned by {name}\n")
+        self.hold(len(found) >= least, f"{len(found)} believed witnesses countersigned the checkpoint, not {least}")
 
     def check_log(self, since: str | None) -> None:
         """The checkpoint, every statement in it, and that it continues a checkpoint that somebody kept."""
@@ -313,12 +340,15 @@ def main() -> int:
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--trust", type=Path, required=True)
     parser.add_argument("--since", type=Path)
+    parser.add_argument("--witnesses", type=int, default=0)
     parser.add_argument("--landing", type=Path)
     parser.add_argument("--show", metavar="TABLE/PARTITION")
     given = parser.parse_args()
     checker = Checker(Bundle(given.bundle), Keys(given.trust.read_text("utf-8")))
     try:
-        checker.check_log(given.since.read_text("utf-8") if given.since else None)
+        since = given.since.read_text("utf-8") if given.since else None
+        checker.check_log(since)
+        checker.check_witnesses(since or "", given.witnesses)
         checker.check_partitions()
         sources = checker.list_sources()
         if given.landing:

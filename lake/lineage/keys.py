@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from lake.errors import ContractBroken, EvidenceRejected, SourceUnavailable
-from lake.lineage.notes import PublicKey, decode_base64, parse_public_key
+from lake.lineage.notes import KeyUse, PublicKey, decode_base64, parse_public_key
 from lake.locks import hold_lock
 from lake.private_files import read_private, write_private
 
@@ -31,7 +31,7 @@ _WHAT = "the signing key"
 _SIGNATURE_BYTES = 64
 _SIGNER_S = 60
 _HEAD = """\
-# Public keys whose signatures on statements count (docs/audit.md): one per line, name+hash+key.
+# Public keys whose signatures on statements, or as witnesses on checkpoints, count (docs/audit.md): name+hash+key.
 # Keep a copy apart from the lake and check with it: teetotal verify --trust FILE
 # `revoked` after a key: nothing that it signed counts; `revoked after N`: the first N statements of the log still do.
 """
@@ -53,18 +53,24 @@ class TrustedKey:
 
 @dataclass(frozen=True)
 class Trust:
-    """The keys that a verifier believes."""
+    """The keys that a verifier believes: of those who sign statements, and of witnesses of the log."""
 
     keys: tuple[TrustedKey, ...] = ()
     place: str = "no file"
+    listed_witnesses: tuple[TrustedKey, ...] = ()
 
     @property
     def current(self) -> list[PublicKey]:
         """The keys that are not revoked."""
         return [one.key for one in self.keys if one.revoked_after is None]
 
+    @property
+    def witnesses(self) -> list[PublicKey]:
+        """The witnesses that are not revoked."""
+        return [one.key for one in self.listed_witnesses if one.revoked_after is None]
+
     def find(self, key_id: str) -> TrustedKey | None:
-        """The key of that id."""
+        """The key of that id that signs statements."""
         return next((one for one in self.keys if one.key.key_id == key_id), None)
 
 
@@ -84,7 +90,8 @@ def parse_trust(text: str, place: str) -> Trust:
         keys.append(
             TrustedKey(parse_public_key(key, f"{place}, line {number}"), int(revoked[1] or 0) if revoked else None)
         )
-    return Trust(tuple(keys), place)
+    signers = tuple(one for one in keys if one.key.use is KeyUse.STATEMENTS)
+    return Trust(signers, place, tuple(one for one in keys if one.key.use is KeyUse.COSIGNATURES))
 
 
 def load_trust(path: Path) -> Trust:
@@ -231,6 +238,6 @@ class SigningKeys:
             self._write_trust([*trust.keys, TrustedKey(public)])
 
     def _write_trust(self, keys: Iterable[TrustedKey]) -> None:
-        text = _HEAD + "".join(f"{one}\n" for one in keys)
+        text = _HEAD + "".join(f"{one}\n" for one in (*keys, *self.trust.listed_witnesses))
         self.trust_path.parent.mkdir(parents=True, exist_ok=True)
         write_private(self.trust_path, text.encode(), "the list of keys", 0o644)

@@ -1,4 +1,4 @@
-"""Keys and checkpoints as text: C2SP's signed notes, verifier keys (`name+hash+key`) and tlog-checkpoints."""
+"""Keys and checkpoints as text: C2SP's signed notes, verifier keys (`name+hash+key`), checkpoints and cosignatures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import base64
 import hashlib
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from cryptography.exceptions import InvalidSignature
@@ -16,19 +18,29 @@ from lake.errors import EvidenceRejected
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_ED25519 = b"\x01"
 _KEY = re.compile(r"([^\s+]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/]+={0,2})")
 _SIGNED = re.compile(r"— (\S+) ([A-Za-z0-9+/]+={0,2})")
 _RAW_BYTES = 32
 _HASH_BYTES = 4
+_TIME_BYTES = 8
+# The last moment of year 9999: a witness's clock that says a later one says nothing.
+_LAST_TIME = 253402300799
+
+
+class KeyUse(Enum):
+    """What a key signs, by the byte that stands for it in a note: what one may say, the other may not."""
+
+    STATEMENTS = b"\x01"  # and checkpoints of their log
+    COSIGNATURES = b"\x04"
 
 
 @dataclass(frozen=True)
 class PublicKey:
-    """A name and the Ed25519 key that signs under it."""
+    """A name, the Ed25519 key that signs under it, and what it signs."""
 
     name: str
     raw: bytes
+    use: KeyUse = KeyUse.STATEMENTS
 
     @property
     def key_id(self) -> str:
@@ -38,10 +50,10 @@ class PublicKey:
     @property
     def hash(self) -> bytes:
         """What a note names its key by."""
-        return hashlib.sha256(self.name.encode() + b"\n" + _ED25519 + self.raw).digest()[:_HASH_BYTES]
+        return hashlib.sha256(self.name.encode() + b"\n" + self.use.value + self.raw).digest()[:_HASH_BYTES]
 
     def __str__(self) -> str:
-        return f"{self.name}+{self.hash.hex()}+{base64.b64encode(_ED25519 + self.raw).decode()}"
+        return f"{self.name}+{self.hash.hex()}+{base64.b64encode(self.use.value + self.raw).decode()}"
 
     def has_signed(self, message: bytes, signature: bytes) -> bool:
         """Whether a signature is of this key, over exactly these bytes."""
@@ -50,6 +62,9 @@ class PublicKey:
         except InvalidSignature:
             return False
         return True
+
+
+_USES = {use.value for use in KeyUse}
 
 
 class Signer(Protocol):
@@ -67,12 +82,12 @@ def parse_public_key(text: str, where: str) -> PublicKey:
     """A key from its text; one whose hash does not fit was mistyped or changed."""
     found = _KEY.fullmatch(text.strip())
     raw = decode_base64(found[3]) if found else b""
-    if found and raw[:1] == _ED25519 and len(raw) == 1 + _RAW_BYTES:
-        key = PublicKey(found[1], raw[1:])
+    if found and raw[:1] in _USES and len(raw) == 1 + _RAW_BYTES:
+        key = PublicKey(found[1], raw[1:], KeyUse(raw[:1]))
         if key.hash.hex() == found[2]:
             return key
     raise EvidenceRejected(
-        f"{where}: {text.strip()[:160]!r} is no public key of a signer",
+        f"{where}: {text.strip()[:160]!r} is no public key of a signer or a witness",
         "expected name+hash+key, as `signing list` says",
     )
 
@@ -98,19 +113,43 @@ class Checkpoint:
 
 def read_checkpoint(text: str, keys: Iterable[PublicKey], where: str) -> tuple[Checkpoint, PublicKey | None]:
     """A checkpoint, and which of the keys has signed it; other signatures, as of witnesses, are passed over."""
-    body, _, signed = text.partition("\n\n")
+    body, signatures = _split_note(text)
     lines = body.split("\n")
     root = decode_base64(lines[2]) if len(lines) >= 3 else b""
     if len(root) != hashlib.sha256().digest_size or not re.fullmatch(r"0|[1-9][0-9]{0,17}", lines[1]) or not lines[0]:
         raise EvidenceRejected(f"{where} is no checkpoint", "expected what `teetotal anchor` prints, whole")
     found = Checkpoint(lines[0], int(lines[1]), root)
-    signatures = [(match[1], decode_base64(match[2])) for match in map(_SIGNED.fullmatch, signed.split("\n")) if match]
     for key in keys:
-        for name, mark in signatures:
-            is_of_key = name == key.name and mark[:_HASH_BYTES] == key.hash
-            if is_of_key and key.has_signed(f"{body}\n".encode(), mark[_HASH_BYTES:]):
+        for signature in _list_signatures(signatures, key):
+            if key.has_signed(body.encode(), signature):
                 return found, key
     return found, None
+
+
+def list_cosigners(text: str, witnesses: Iterable[PublicKey]) -> dict[PublicKey, datetime]:
+    """The witnesses that have countersigned a checkpoint, and when (C2SP tlog-cosignature)."""
+    body, signatures = _split_note(text)
+    found = {}
+    for witness in witnesses:
+        for mark in _list_signatures(signatures, witness):
+            time = int.from_bytes(mark[:_TIME_BYTES])
+            message = f"cosignature/v1\ntime {time}\n{body}".encode()
+            if time <= _LAST_TIME and witness.has_signed(message, mark[_TIME_BYTES:]):
+                found[witness] = datetime.fromtimestamp(time, UTC)
+    return found
+
+
+def _split_note(text: str) -> tuple[str, list[tuple[str, bytes]]]:
+    """What is signed, and the signatures by the names that they are given under."""
+    body, _, signed = text.partition("\n\n")
+    matches = map(_SIGNED.fullmatch, signed.split("\n"))
+    return f"{body}\n", [(match[1], decode_base64(match[2])) for match in matches if match]
+
+
+def _list_signatures(signatures: Iterable[tuple[str, bytes]], key: PublicKey) -> list[bytes]:
+    """The signatures that say that they are of a key, for the use that it has: that is in its hash."""
+    own = (mark for name, mark in signatures if name == key.name and mark[:_HASH_BYTES] == key.hash)
+    return [mark[_HASH_BYTES:] for mark in own]
 
 
 def decode_base64(text: str) -> bytes:

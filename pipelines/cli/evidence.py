@@ -13,7 +13,7 @@ import obstore
 from obstore.exceptions import NotFoundError
 
 from assets.build.catalogue import TABLES
-from lake.errors import EvidenceRejected
+from lake.errors import EvidenceRejected, LakeError
 from lake.lineage import check_evidence
 from lake.lineage.history import read_history
 from lake.lineage.keys import load_trust
@@ -26,6 +26,7 @@ from lake.tables import Scope
 from pipelines.cli.session import open_signed_lake, require_runs
 from pipelines.cli.verification import SIGNED_TABLES
 from pipelines.cli.whole_files import open_whole
+from pipelines.witnesses import countersign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,6 +48,19 @@ def find_checkpoint(lake: Lake, chosen: Settings) -> str:
             f"no signed statement in {lake.place}", "`teetotal run --full` makes and signs what is there again"
         )
     return state.checkpoint
+
+
+def countersign_checkpoint(
+    lake: Lake, chosen: Settings, checkpoint: str, urls: Sequence[str], tell_failure: Callable[[LakeError], object]
+) -> str:
+    """The checkpoint with what witnesses add to it; one that adds nothing is told, and the others are asked."""
+    hashes, trust = StatementLog(lake.place).read().hashes, load_trust(chosen.trust)
+    for url in urls:
+        try:
+            checkpoint = countersign(checkpoint, hashes, url, trust)
+        except LakeError as error:
+            tell_failure(error)
+    return checkpoint
 
 
 def write_bundle(

@@ -16,20 +16,34 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a file as well.")
+@click.option(
+    "--witness",
+    "witnesses",
+    multiple=True,
+    metavar="URL",
+    help="Have this witness countersign it (C2SP tlog-witness); may be given again.",
+)
 @click.pass_obj
-def anchor(chosen: Settings, out: Path | None) -> None:
+def anchor(chosen: Settings, out: Path | None, witnesses: tuple[str, ...]) -> None:
     """Print a checkpoint of the log of statements: keep it elsewhere, and give it to `teetotal verify --since`.
 
-    It is a signed note (C2SP tlog-checkpoint): origin, size, root hash, signature.
+    It is a signed note (C2SP tlog-checkpoint): origin, size, root hash, signatures. Exit status 1 where a witness
+    did not countersign it.
     """
-    from pipelines.cli.evidence import find_checkpoint
+    from pipelines.cli.evidence import countersign_checkpoint, find_checkpoint
+    from pipelines.cli.failures import tell_failure
     from pipelines.cli.whole_files import open_whole
 
-    text = find_checkpoint(session.open_built_lake(chosen), chosen)
+    lake, failures = session.open_built_lake(chosen), []
+    text = find_checkpoint(lake, chosen)
+    if witnesses:
+        text = countersign_checkpoint(lake, chosen, text, witnesses, lambda error: failures.append(tell_failure(error)))
     click.echo(text, nl=False)
     if out is not None:
         with open_whole(out, "the checkpoint") as file:
             file.write(text.encode())
+    if failures:
+        raise SystemExit(1)
 
 
 @click.command()
@@ -84,6 +98,8 @@ def list_keys(chosen: Settings) -> None:
         session.print_lines(f"no keys in {trust.place}: `teetotal run` makes one with its first signed commit")
     for one in trust.keys:
         session.print_lines(f"{one.key.key_id}  {one}")
+    for witness in trust.listed_witnesses:
+        session.print_lines(f"witness           {witness}")
 
 
 @signing.command("create")

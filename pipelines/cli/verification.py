@@ -12,6 +12,7 @@ from assets.checks import outcomes
 from lake.datafiles import Damage
 from lake.lineage.audit import Audit, audit_chain, audit_sources, audit_table
 from lake.lineage.history import History, read_history
+from lake.lineage.notes import list_cosigners
 from lake.log_recovery import unreadable_entries
 from lake.verification import Verified, verify_table
 from pipelines.cli.session import require_runs
@@ -129,6 +130,18 @@ def format_audit(found: AuditedLake) -> list[str]:
     if audit.untraced:
         lines.append(f"{len(audit.untraced):,} runs are not in the landing zone: traced to the digests of their files")
     return lines
+
+
+def find_cosigners(kept: tuple[str, str] | None, trust: Trust, least: int) -> tuple[list[str], list[str]]:
+    """Who has countersigned a kept checkpoint, a line each; and what is wrong where they are too few."""
+    text, where = kept or ("", "no checkpoint was given with --since")
+    found = list_cosigners(text, trust.witnesses)
+    lines = [f"{where}: countersigned by {one.name} on {when:%Y-%m-%d %H:%M:%S} UTC" for one, when in found.items()]
+    names = {one.name for one in found}  # a witness with an old and a new key is one
+    if len(names) >= least:
+        return lines, []
+    listed = f"{trust.place} lists {len({one.name for one in trust.witnesses}):,}"
+    return lines, [f"{where}: {len(names):,} believed witnesses countersigned it, not {least:,} ({listed})"]
 
 
 def pick_due(day: date | None) -> Callable[[str], bool]:

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     help="A checkpoint that you kept (`teetotal anchor`): the log must still begin with it.",
 )
 @click.option(
+    "--witnesses",
+    "least_witnesses",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Fail where fewer witnesses than this, of those that are believed, countersigned the checkpoint of --since.",
+)
+@click.option(
     "--trust",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     help="The public keys to believe (TEETOTAL_TRUST, default signing-trust.txt beside the keyring).",
@@ -34,6 +42,7 @@ def verify(
     named: tuple[str, ...],
     run_ids: tuple[str, ...],
     since: Path | None,
+    least_witnesses: int,
     trust: Path | None,
     require_signed: bool,
     recompute: bool,
@@ -46,21 +55,23 @@ def verify(
     from lake.landing_zone import LandingZone
     from lake.lineage.keys import load_trust
     from pipelines.cli.recomputation import recompute_tables
-    from pipelines.cli.verification import advise, audit_lake, format_audit, format_damage
+    from pipelines.cli.verification import advise, audit_lake, find_cosigners, format_audit, format_damage
 
     lake, zone, asked = session.open_built_lake(chosen), LandingZone(chosen.landing, chosen.seals), (*named, *run_ids)
     kept = None if since is None else (since.read_text("utf-8"), str(since))
-    found = audit_lake(lake, zone, load_trust(trust or chosen.trust), asked, kept)
+    believed = load_trust(trust or chosen.trust)
+    found = audit_lake(lake, zone, believed, asked, kept)
+    cosigners, too_few = find_cosigners(kept, believed, least_witnesses)
     damages = [*found.damages, *(recompute_tables(chosen, lake, zone, asked, session.print_lines) if recompute else ())]
-    for fault in found.history.faults:
+    for fault in (*found.history.faults, *too_few):
         session.print_lines(fault, err=True)
     for damage in damages:
         session.print_lines(format_damage(damage), err=True)
     for line in advise(damages):
         session.print_lines(line, err=True)
-    for line in format_audit(found):
+    for line in (*format_audit(found), *cosigners):
         session.print_lines(line)
     files, size = found.verified.files, found.verified.bytes / 1e6
     session.print_lines(f"{files:,} files ({size:,.1f} MB) verified, {len(damages):,} damaged")
-    if damages or found.history.faults or (require_signed and found.audit.unsigned):
+    if damages or found.history.faults or too_few or (require_signed and found.audit.unsigned):
         raise SystemExit(1)
