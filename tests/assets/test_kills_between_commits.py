@@ -1,8 +1,12 @@
-"""A launch is killed between its commits, again and again: nothing is called up to date early, and nothing is lost."""
+"""A launch or the upkeep of a lake is killed, again and again: nothing is called up to date early, nothing is lost."""
 
 from __future__ import annotations
 
+import os
+import random
+import shutil
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,3 +86,43 @@ def test_a_launch_that_is_killed_between_commits_is_completed_by_the_next(tmp_pa
         assert is_up_to_date(killed, zone)
         assert digests(killed) == digests(calm)
     assert kills - early >= len(KINDS)
+
+
+@pytest.mark.timeout(pick_size(300, 14_400))
+def test_upkeep_that_is_killed_at_any_moment_takes_nothing_away_and_is_finished_by_the_next(
+    tmp_path: Path, launcher: Launcher
+) -> None:
+    land(tmp_path, "tee", 120, TEE)
+    for step_us in (100, 60, 60):  # versions that are no longer read; the last launch records the checks of new pairs
+        land(tmp_path, "off", step_us, OFF)
+        assert launcher.launch(tmp_path, "calm") == 0
+    calm, last_week = open_lake(tmp_path, "calm"), time.time() - 8 * 24 * 3600
+    zone = LandingZone(Location.of(tmp_path / "landing"))
+    assert is_up_to_date(calm, zone)
+    held, orphans = digests(calm), []
+    for name, table in TABLES.items():
+        for number in range(3 if (calm.place.directory / table.path).is_dir() else 0):
+            orphan = calm.place.directory / table.path / "run_id=off" / f"left-by-a-killed-writer-{number}.parquet"
+            orphan.parent.mkdir(exist_ok=True)
+            orphan.write_bytes(name.encode())
+            os.utime(orphan, (last_week, last_week))
+            orphans.append(orphan.relative_to(calm.place.directory))
+    shutil.copytree(tmp_path / "calm", tmp_path / "timed")
+    begun = time.monotonic()
+    assert launcher.tidy(tmp_path, "timed") == 0
+    lasts, chance, kills, halfway = time.monotonic() - begun, random.Random(4), 0, 0
+    for number in range(pick_size(2, 300)):
+        name = f"killed-{number}"
+        shutil.copytree(tmp_path / "calm", tmp_path / name)
+        kills += launcher.tidy(tmp_path, name, chance.uniform(0.1, 0.9) * lasts) == -signal.SIGKILL
+        left = sum((tmp_path / name / orphan).exists() for orphan in orphans)
+        halfway += 0 < left < len(orphans)
+        killed = open_lake(tmp_path, name)
+        assert digests(killed) == held
+        assert is_up_to_date(killed, zone)
+        assert launcher.tidy(tmp_path, name) == 0
+        assert not any((tmp_path / name / orphan).exists() for orphan in orphans)
+        assert digests(open_lake(tmp_path, name)) == held
+        shutil.rmtree(tmp_path / name)
+    assert kills > 0
+    assert halfway > 0

@@ -2,7 +2,8 @@
 
 Every launch is a fork of this process, which has imported everything and started no thread: a kill costs no start. A
 launch does what `teetotal run` does, without Dagster and its records: it assesses, makes what is stale, and records the
-checks. The checks themselves are not held: their rows are right, and what is killed here are commits.
+checks. The checks themselves are not held: their rows are right, and what is killed here are commits. Upkeep is what
+the nightly `maintenance` does to the tables.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assets.build import comparisons, forecasts, gold, histories
+from assets.build.catalogue import TABLES
 from assets.build.context import BuildContext
 from assets.build.state import assess_comparisons, assess_runs
 from assets.build.tiers import TIERS, build_tier
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent.parent
 ANY = "any"
+_RETENTION_HOURS = 168
 
 
 class Doomed(Lake):
@@ -83,6 +87,12 @@ def launch(lake: Lake, zone: LandingZone) -> None:
             record_passed(lake, lake.snapshot(table).run_ids, [table])
 
 
+def tidy(lake: Lake) -> None:
+    """Checkpoint the log of every table, and delete what no version of the last week holds."""
+    for table in TABLES.values():
+        lake.tidy(table, _RETENTION_HOURS)
+
+
 class Launcher:
     """The other end: launches, each in a fork of one process that stands ready."""
 
@@ -97,9 +107,16 @@ class Launcher:
 
     def launch(self, home: Path, name: str, kill_after: str | None = None) -> int:
         """Launch on a lake, and be killed after a commit of a kind; gives how the launch ended."""
+        return self._ask(home, name, "launch", kill_after)
+
+    def tidy(self, home: Path, name: str, seconds: float | None = None) -> int:
+        """Tidy a lake, and be killed after some time; gives how that ended."""
+        return self._ask(home, name, "tidy", seconds)
+
+    def _ask(self, *words: object) -> int:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([str(home), name, kill_after]) + "\n")
+        self._process.stdin.write(json.dumps(words, default=str) + "\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
@@ -109,15 +126,21 @@ class Launcher:
 
 
 def serve() -> None:
-    """Fork a launch for every line of standard input; say how each ended, negative for a signal."""
+    """Fork a process for every line of standard input; say how each ended, negative for a signal."""
     for line in sys.stdin:
-        home, name, kill_after = json.loads(line)
+        home, name, what, killed = json.loads(line)
         pid = os.fork()
         if pid == 0:
             lake = open_lake(Path(home), name)
-            lake.kill_after = kill_after
-            launch(lake, LandingZone(Location.of(Path(home) / "landing")))
+            if what == "tidy":
+                tidy(lake)
+            else:
+                lake.kill_after = killed
+                launch(lake, LandingZone(Location.of(Path(home) / "landing")))
             os._exit(0)
+        if what == "tidy" and killed is not None:
+            time.sleep(killed)
+            os.kill(pid, signal.SIGKILL)
         _, ended = os.waitpid(pid, 0)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(ended)}\n")
         sys.stdout.flush()
