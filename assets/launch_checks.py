@@ -1,8 +1,8 @@
-"""What a table promised, as asset checks: promises of one kind are one check, told once a launch, blocking run by run.
+"""What a table promised, as asset checks: its declaration is one check, told once a launch, blocking run by run.
 
-A result costs Dagster about 20 ms of CPU on SQLite, and the tables make about a thousand promises: one check for each
+A result costs Dagster 10 to 20 ms of CPU on SQLite, and the tables make about a thousand promises: one check for each
 would take longer than to make the tables. Each promise by itself is on the page of the Data Docs; a broken one is in
-the result.
+the result, which is a warning where nothing downstream depends on it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ if TYPE_CHECKING:
     from lake.errors import LakeError
     from lake.tables import Table
 
-_SEVERITY = {"critical": dg.AssetCheckSeverity.ERROR, "warning": dg.AssetCheckSeverity.WARN}
 _RUNS_NAMED = 20
 _SAMPLES = 5
 
 
 def check_specs(tables: Iterable[Table]) -> Iterator[dg.AssetCheckSpec]:
-    """One check for each kind of promise that a table makes, and for each relation to other tables."""
+    """One check for what a table declares, one for its sealed columns, and one for each relation to other tables."""
     for table in tables:
         for name, promises in group_by_check(table).items():
             yield dg.AssetCheckSpec(
@@ -53,8 +52,9 @@ def check_specs(tables: Iterable[Table]) -> Iterator[dg.AssetCheckSpec]:
 class _Sum:
     """What one check came to over all runs of a launch."""
 
-    severity: str
     engine: str
+    # The gravest of what is broken.
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.WARN
     rows: int = 0
     broken: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     runs: set[str] = field(default_factory=set)
@@ -64,6 +64,8 @@ class _Sum:
 
     def add(self, one: CheckResult) -> None:
         self.broken[one.check.sentence] += one.broken_count
+        if one.check.is_blocking:
+            self.severity = dg.AssetCheckSeverity.ERROR
         self.samples += one.samples
         self.reasons |= {one.reason} if one.reason else set()
 
@@ -84,7 +86,7 @@ class _Sum:
             asset_key=key.asset_key,
             check_name=key.name,
             passed=not self.broken,
-            severity=_SEVERITY[self.severity],
+            severity=self.severity,
             description="; ".join(self.broken) or None,
             metadata=metadata,
         )
@@ -130,10 +132,11 @@ class LaunchChecks:
             broken = unheld | broken
             asked = [run_id for run_id in asked if run_id not in unheld]
             for run_id, one in self._sum_up(table, wanted, held, asked) if held else ():
-                failed = ended[run_id, check_name(one.check)]
-                if failed.failure is None:
-                    ended[run_id, check_name(one.check)] = replace(failed, failure=one.reason or one.check.sentence)
-                if one.check.is_blocking:
+                failed, is_blocking = ended[run_id, check_name(one.check)], one.check.is_blocking
+                if failed.failure is None or (is_blocking and not failed.is_blocking):
+                    why = one.reason or one.check.sentence
+                    ended[run_id, check_name(one.check)] = replace(failed, failure=why, is_blocking=is_blocking)
+                if is_blocking:
                     broken.setdefault(run_id, _fault(table, one))
             for (run_id, _), one_ended in ended.items():
                 if run_id not in unheld:
@@ -175,7 +178,7 @@ class LaunchChecks:
         """Add to what each check came to; gives the runs that broke a promise, with the promise."""
         named = {check_name(one.check): one for one in held}
         for name, key in wanted.items():
-            summed = self._sums.setdefault(key, _Sum(named[name].check.severity, named[name].engine))
+            summed = self._sums.setdefault(key, _Sum(named[name].engine))
             summed.rows += held[0].rows_count
             summed.page = held[0].page
         failed = []

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from dagster._core.storage.event_log.schema import AssetKeyTable
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
 from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
 from dagster._core.storage.schedules.sqlite.sqlite_schedule_storage import SqliteScheduleStorage
@@ -73,6 +74,7 @@ class SqliteEventLog(SqliteEventLogStorage):
         self._begun: dict[str, Connection] = {}
         self._batch_lock = threading.RLock()
         self._tables: set[str] = set()
+        self._asset_columns: set[str] = set()
         super().__init__(base_dir, inst_data)
 
     @contextmanager
@@ -94,6 +96,12 @@ class SqliteEventLog(SqliteEventLogStorage):
             with self._connect(INDEX_SHARD_NAME) as connection:
                 self._tables.update(inspect(connection).get_table_names())
         return table_name in self._tables
+
+    def _has_asset_key_col_on_connection(self, conn: Connection, column_name: str) -> bool:
+        """Whether the index knows such a column of assets: asked at every event of an asset, and never taken away."""
+        if column_name not in self._asset_columns:
+            self._asset_columns.update(column["name"] for column in inspect(conn).get_columns(AssetKeyTable.name))
+        return column_name in self._asset_columns
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
         """Store events of one launch in one transaction per file."""

@@ -40,17 +40,9 @@ __all__ = [
 ]
 
 MOST_SAMPLES = 5
-# The asset check that rules of one kind make up together, by what they ask and whether they block.
-_KINDS = {
-    (Must.BE_DECLARED, True): "rows_are_as_declared",
-    (Must.BE_PRESENT, True): "rows_are_as_declared",
-    (Must.BE_ONE_OF, True): "rows_are_as_declared",
-    (Must.BE_WITHIN, True): "rows_are_as_declared",
-    (Must.BE_FINITE, True): "rows_are_as_declared",
-    (Must.BE_UNIQUE, True): "key_is_unique",
-    (Must.BE_SHAPED, True): "secrets_are_sealed",
-    (Must.BE_SHAPED, False): "ids_and_digests_are_well_formed",
-}
+# All that a declaration promises is one asset check: each costs Dagster more than it costs to count it.
+_DECLARED = "rows_are_as_declared"
+_SEALED = "secrets_are_sealed"
 _UNJUDGED = "not judged: the columns are not as declared"
 
 
@@ -77,8 +69,10 @@ def checks(table: Table) -> tuple[Check, ...]:
 
 
 def check_name(check: Check) -> str:
-    """The asset check that a promise belongs to: its kind's, or its own where it relates tables."""
-    return _KINDS[check.must, check.is_blocking] if isinstance(check, Rule) else check.name
+    """The asset check that a promise belongs to: the declaration's, or its own where it relates tables."""
+    if not isinstance(check, Rule):
+        return check.name
+    return _SEALED if check.must is Must.BE_SHAPED and check.is_blocking else _DECLARED
 
 
 def group_by_check(table: Table) -> dict[str, list[Check]]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import dagster as dg
 import polars as pl
 import pytest
 
@@ -64,7 +65,7 @@ def test_a_failure_is_known_afterwards_and_written_once(place: BuildContext) -> 
     assert known["good"] == outcomes.Verdict()
     assert known["ill"].unchecked == ()
     assert [(one.table_name, one.check_name, one.is_blocking) for one in known["ill"].failed] == [
-        ("bronze.source_files", "key_is_unique", True)
+        ("bronze.source_files", "rows_are_as_declared", True)
     ]
     version = place.lake.snapshot(outcomes.TABLE).version
     assert check(place) == {"ill"}
@@ -118,13 +119,38 @@ def test_checks_of_other_tables_are_kept_beside(place: BuildContext) -> None:
     record_passed(place.lake, ["good", "ill"], [runs.TABLE])
     known = verdicts(place.lake, asset_checks([TABLE, runs.TABLE]))
     assert known["good"] == outcomes.Verdict()
-    assert [one.check_name for one in known["ill"].failed] == ["key_is_unique"]
+    assert [one.check_name for one in known["ill"].failed] == ["rows_are_as_declared"]
     assert known["ill"].unchecked == ()
 
 
 def test_part_of_the_checks_is_not_all_of_them(place: BuildContext) -> None:
-    some = [spec.key for spec in check_specs([TABLE]) if spec.name != "key_is_unique"]
+    some = [spec.key for spec in check_specs([TABLE]) if spec.name != "rows_are_as_declared"]
     checking = LaunchChecks(place, some)
     assert checking.check([TABLE], ["good", "ill"]) == {}
     checking.record()
-    assert verdicts(place.lake)["ill"].unchecked == (("bronze.source_files", "key_is_unique"),)
+    assert verdicts(place.lake)["ill"].unchecked == (("bronze.source_files", "rows_are_as_declared"),)
+
+
+def test_a_promise_on_which_nothing_depends_warns_unless_another_one_of_its_check_is_broken_too(
+    place: BuildContext,
+) -> None:
+    for run_id in ("good", "ill"):
+        change(place.lake, TABLE, run_id, lambda rows: rows.with_columns(source_sha256=pl.lit("no digest")))
+    checking = LaunchChecks(place, {spec.key for spec in check_specs([TABLE])})
+    assert set(checking.check([TABLE], ["good"])) == set()
+    (warned,) = [result for result in checking.results() if not result.passed]
+    assert (warned.check_name, warned.severity) == ("rows_are_as_declared", dg.AssetCheckSeverity.WARN)
+    assert set(checking.check([TABLE], ["ill"])) == {"ill"}
+    (failed,) = [result for result in checking.results() if not result.passed]
+    assert failed.severity is dg.AssetCheckSeverity.ERROR
+    checking.record()
+    known = verdicts(place.lake)
+    assert [(one.is_blocking, one.failure) for one in known["good"].failed] == [
+        (False, "source_sha256 is 64 hexadecimal digits")
+    ]
+    ((is_blocking, failure),) = [(one.is_blocking, one.failure) for one in known["ill"].failed]
+    assert is_blocking
+    assert str(failure).startswith("no two rows have the same")
+    states = assess_runs(place.lake, place.zone, ["good", "ill"], tables={"bronze": [TABLE]}, pair_tables=())
+    assert [state.word for state in states.values()] == ["up-to-date", "failed"]
+    assert states["good"].reasons == ["check warns: bronze.source_files: source_sha256 is 64 hexadecimal digits"]

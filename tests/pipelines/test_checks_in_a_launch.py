@@ -54,9 +54,10 @@ def test_a_broken_promise_blocks_its_run_alone_and_says_why(deployment: Deployme
         for evaluation in result.get_asset_check_evaluations()
         if not evaluation.passed
     }
-    assert ("bronze/trace_events", "key_is_unique") in failed
-    answer = failed["bronze/trace_events", "key_is_unique"].metadata
+    assert ("bronze/trace_events", "rows_are_as_declared") in failed
+    answer = failed["bronze/trace_events", "rows_are_as_declared"].metadata
     assert answer["runs"].value == ["ill"]
+    assert str(answer["broken_rows"].value).startswith("{'no two rows have the same ")
     page = deployment.chosen.docs / "bronze" / "trace_events" / "_several.html"
     assert answer["data_docs"].value == "/data-docs/" + "/".join(page.parts[-3:]), "what fails has a page"
     assert answer["data_docs_file"].value == str(page)
@@ -98,12 +99,10 @@ def test_rows_are_looked_at_by_spark_where_the_setting_says_so(tmp_path: Path) -
     answer = {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
     assert {name: evaluation.metadata["engine"].value for name, evaluation in answer.items()} == {
         "rows_are_as_declared": "spark",
-        "key_is_unique": "spark",
-        "ids_and_digests_are_well_formed": "spark",
         "rows_are_in_the_tables": "duckdb",
     }
-    assert not answer["key_is_unique"].passed
-    assert answer["key_is_unique"].metadata["runs"].value == ["ill"]
+    assert not answer["rows_are_as_declared"].passed
+    assert answer["rows_are_as_declared"].metadata["runs"].value == ["ill"]
 
 
 # Dagster's own tester says of itself that one of its arguments may change.
