@@ -1,7 +1,8 @@
-"""Delta tables of an object store that are open in this process: each is opened once, and brought up to date after.
+"""Delta tables that are open in this process: each is opened once for whoever reads it, and again where it has changed.
 
-To open a table takes a request for each log entry since the last checkpoint; to see that nothing has changed since,
-one listing of the log's end. A local disk has no such price.
+To open a table of an object store takes a request for each log entry since the last checkpoint; to see that nothing has
+changed since, one listing of the log's end, and what has is read on from there. A local table takes milliseconds, and a
+command that asks of 60 tables in several places some hundreds of them.
 """
 
 from __future__ import annotations
@@ -71,9 +72,11 @@ class FixedTable:
 
 
 class OpenTables:
-    """The tables of one lake in an object store; who writes has a handle to itself until it gives it back."""
+    """The tables of one lake; in an object store, who writes has a handle to itself until it gives it back."""
 
     def __init__(self) -> None:
+        # Of a local lake: tables as they were opened last, to be read, with the mark of their log then.
+        self.local: dict[str, tuple[DeltaTable, object]] = {}
         self._guard = threading.Lock()
         self._idle: dict[str, list[DeltaTable]] = {}
         # With the mark of the entry of that version, once the log was listed.

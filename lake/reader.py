@@ -64,9 +64,6 @@ class LakeReader:
         self._disk = Disk(place.directory) if place.is_local else None
         self._rewrites = False
         self._skips_damaged = False
-        # Tables as they were opened last, with the mark of their log then; shared with copies of this reader.
-        self._opened: dict[str, tuple[DeltaTable, object]] = {}
-        # The same of an object store.
         self._tables = share_tables(place)
         # Signs what is written; none where nobody does.
         self._lineage = lineage
@@ -301,13 +298,13 @@ class LakeReader:
             with report_unreachable(f"{self.uri(table)} did not answer"):
                 return self._tables.read(self.root(table))
         log = self.log(table)
-        known, mark = self._opened.get(table.full_name, (None, None))
+        known, mark = self._tables.local.get(table.full_name, (None, None))
         if known is not None and mark == mark_log(log, known.version()):
             return known
         handle = self._find_handle(table)
         if handle is not None:
             # Marked after it was opened: what was committed in between has a next entry, which no mark allows.
-            self._opened[table.full_name] = (handle, mark_log(log, handle.version()))
+            self._tables.local[table.full_name] = (handle, mark_log(log, handle.version()))
         return handle
 
     def _find_marks(self, table: Table, handle: DeltaTable | FixedTable) -> LogMarks:
