@@ -139,8 +139,8 @@ $(DEV)/.torch: $(DEV)/.ready requirements/trainers.lock
 	@$(DEV)/bin/uv pip install --quiet --python $(DEV)/bin/python --no-deps --require-hashes -r requirements/trainers.lock
 	@touch $@
 
-# Java for Spark, a browser for the web interface and the report, a font that the pictures ask for by name, and the proxy
-# of docs/nginx.conf with a certificate. RUNLEVEL=1, so that no package starts a service.
+# Java for Spark, a browser for the web interface and the report, a font that the pictures ask for by name, the proxy of
+# docs/nginx.conf with a certificate, and clocks that jump. RUNLEVEL=1, so that no package starts a service.
 .PHONY: system-packages
 system-packages:
 	@missing=""; advice=""; \
@@ -155,7 +155,11 @@ system-packages:
 	if [ ! -x /usr/sbin/nginx ] && ! command -v nginx >/dev/null; then \
 	    missing="$$missing nginx"; advice="$${advice:+$$advice and }nginx"; \
 	fi; \
-	if ! command -v openssl >/dev/null; then missing="$$missing openssl"; advice="$${advice:+$$advice and }openssl"; fi; \
+	for program in openssl faketime; do \
+	    if ! command -v $$program >/dev/null; then \
+	        missing="$$missing $$program"; advice="$${advice:+$$advice and }$$program"; \
+	    fi; \
+	done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    echo "installing $$missing, which the tests need"; \

@@ -12,23 +12,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assets.build.catalogue import TABLES
-from assets.build.state import add_comparisons, assess_comparisons, assess_runs
-from lake.identity import MANIFEST
 from lake.landing_zone import LandingZone
 from lake.locations import Location
 from tests.support.campaigns import is_soak, pick_size
-from tests.support.killed_launches import ANY, Launcher, open_lake
-from tests.support.small_runs import OFF, TEE, trace
+from tests.support.killed_launches import ANY, Launcher, digests, is_up_to_date, land, open_lake
+from tests.support.small_runs import OFF, TEE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lake.store import Lake
-
 # The kinds of boundaries, in the order in which a launch meets them: run tables are the first.
 KINDS = ("gold", "pairs", "checks", "comparisons")
-RUNS = ("off", "tee")
 
 
 @pytest.fixture
@@ -37,28 +32,6 @@ def launcher() -> Iterator[Launcher]:
     found = Launcher()
     yield found
     found.end()
-
-
-def land(home: Path, run_id: str, step_us: int, manifest: str) -> None:
-    directory = home / "landing" / run_id
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "rank0.json").write_bytes(trace(step_us))
-    (directory / MANIFEST).write_text(manifest, "utf-8")
-
-
-def is_up_to_date(lake: Lake, zone: LandingZone) -> bool:
-    """Whether `status` would say so of everything."""
-    states = [*add_comparisons(lake, assess_runs(lake, zone, RUNS)).values(), *assess_comparisons(lake).values()]
-    return all(state.word == "up-to-date" for state in states)
-
-
-def digests(lake: Lake) -> dict[tuple[str, str], str]:
-    """The content of every partition of every table."""
-    return {
-        (name, run_id): lake.snapshot(table).content_sha256(run_id)
-        for name, table in TABLES.items()
-        for run_id in {*RUNS, *lake.snapshot(table).run_ids}
-    }
 
 
 def test_a_launch_that_is_killed_between_commits_is_completed_by_the_next(tmp_path: Path, launcher: Launcher) -> None:

@@ -21,15 +21,17 @@ from typing import TYPE_CHECKING, Any
 from assets.build import comparisons, forecasts, gold, histories
 from assets.build.catalogue import TABLES
 from assets.build.context import BuildContext
-from assets.build.state import assess_comparisons, assess_runs
+from assets.build.state import add_comparisons, assess_comparisons, assess_runs
 from assets.build.tiers import TIERS, build_tier
 from bronze.limits import Limits
 from lake.engines import engine
+from lake.identity import MANIFEST
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.locations import Location
 from lake.store import Lake
 from tests.support.build_runs import build_pairs, record_passed
+from tests.support.small_runs import trace
 
 if TYPE_CHECKING:
     from lake.snapshot import Written
@@ -87,6 +89,30 @@ def launch(lake: Lake, zone: LandingZone) -> None:
             record_passed(lake, lake.snapshot(table).run_ids, [table])
 
 
+def land(home: Path, run_id: str, step_us: int, manifest: str) -> None:
+    """Put a small run into the landing zone of a campaign, or change it."""
+    directory = home / "landing" / run_id
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "rank0.json").write_bytes(trace(step_us))
+    (directory / MANIFEST).write_text(manifest, "utf-8")
+
+
+def is_up_to_date(lake: Lake, zone: LandingZone) -> bool:
+    """Whether `status` would say so of everything."""
+    run_ids, _ = zone.run_ids()
+    states = [*add_comparisons(lake, assess_runs(lake, zone, run_ids)).values(), *assess_comparisons(lake).values()]
+    return all(state.word == "up-to-date" for state in states)
+
+
+def digests(lake: Lake) -> dict[tuple[str, str], str]:
+    """The content of every partition of every table."""
+    return {
+        (name, run_id): lake.snapshot(table).content_sha256(run_id)
+        for name, table in TABLES.items()
+        for run_id in lake.snapshot(table).run_ids
+    }
+
+
 def tidy(lake: Lake) -> None:
     """Checkpoint the log of every table, and delete what no version of the last week holds."""
     for table in TABLES.values():
@@ -96,9 +122,10 @@ def tidy(lake: Lake) -> None:
 class Launcher:
     """The other end: launches, each in a fork of one process that stands ready."""
 
-    def __init__(self) -> None:
+    def __init__(self, *before: str) -> None:
+        """`before` are words before the command, such as a program that gives it another clock."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.killed_launches"],
+            [*before, sys.executable, "-m", "tests.support.killed_launches"],
             cwd=ROOT,
             text=True,
             stdin=subprocess.PIPE,
