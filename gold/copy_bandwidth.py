@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from gold.memory_timeline import PERIODS, SLICES
+from gold.memory_timeline import PERIODS
 from gold.operation_costs import MOST_BYTES
+from gold.time_slices import bound_slices
 from lake.frames import Frame, add_latest_end, divide_down, divide_to_fraction, join_reasons, select_declared, to_flag
 from lake.tables import RUN_ID, Table, float64, int32, int64, text
 from silver.spans import DIRECTIONS
@@ -51,10 +52,7 @@ _SUMS = ("copies_count", "unsized_count", "payload_bytes", "busy_ns")
 
 def find_copy_times(spans: Frame) -> Frame:
     """When the first and the last copy of each rank began, and how long a slice between them is."""
-    begun = _select_copies(spans).group_by(*_RANK)
-    bounds = begun.agg(_first_ns=nw.col("ts_ns").min(), _last_ns=nw.col("ts_ns").max())
-    length = nw.col("_last_ns") - nw.col("_first_ns")
-    return bounds.with_columns(_width_ns=divide_down(length, nw.lit(SLICES).cast(_INT)) + 1)
+    return bound_slices(_select_copies(spans), "ts_ns", "ts_ns")
 
 
 def sum_copies(spans: Frame, times: Frame, low_ns: int, high_ns: int) -> Frame:

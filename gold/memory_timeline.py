@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 
+from gold.time_slices import bound_slices
 from lake.frames import Frame, compute_once, divide_down, to_flag
 from lake.tables import RUN_ID, Table, int32, int64, text
 from silver.steps import EVIDENCE
@@ -15,8 +16,6 @@ from silver.steps import EVIDENCE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# The time of a rank is cut into so many slices at most, whatever it recorded.
-SLICES = 100
 PERIODS = ("trace", "slice")
 LEVELS = ("allocated", "reserved")
 NO_DEVICE = "none"
@@ -70,9 +69,7 @@ def find_peaks(events: Frame) -> Frame:
 
     The total before an event is that after it less the block: what a slice begins with is known without earlier ones.
     """
-    bounds = events.group_by(*_RANK).agg(_first_ns=nw.col("ts_ns").min(), _last_ns=nw.col("ts_ns").max())
-    length = nw.col("_last_ns") - nw.col("_first_ns")
-    bounds = bounds.with_columns(_width_ns=divide_down(length, nw.lit(SLICES).cast(_INT)) + 1)
+    bounds = bound_slices(events, "ts_ns", "ts_ns")
     events = events.join(compute_once(bounds), on=list(_RANK), how="inner")
     number = divide_down(nw.col("ts_ns") - nw.col("_first_ns"), nw.col("_width_ns"))
     is_given = nw.col("block_bytes") >= 0

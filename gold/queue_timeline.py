@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from gold.memory_timeline import SLICES
+from gold.time_slices import bound_slices
 from lake.frames import Frame, divide_down, divide_to_fraction, join_reasons, select_declared
 from lake.tables import RUN_ID, Table, float64, int32, int64, text
 from silver.steps import EVIDENCE
@@ -45,10 +45,7 @@ _SUMS = ("launched_count", "started_count", "_waited_ns")
 
 def find_queue_times(spans: Frame) -> Frame:
     """When the first wait of each rank began and the last one ended, and how long a slice between them is."""
-    waits = _select_waits(spans).group_by(*_RANK)
-    bounds = waits.agg(_first_ns=nw.col("launch_ts_ns").min(), _last_ns=nw.col("ts_ns").max())
-    length = nw.col("_last_ns") - nw.col("_first_ns")
-    return bounds.with_columns(_width_ns=divide_down(length, nw.lit(SLICES).cast(_INT)) + 1)
+    return bound_slices(_select_waits(spans), "launch_ts_ns", "ts_ns")
 
 
 def sum_waits(spans: Frame, times: Frame, low_ns: int, high_ns: int) -> Frame:

@@ -65,7 +65,8 @@ class WebAddress:
             return Answer(answer.status, answer.getheader("Content-Type", "").partition(";")[0].strip(), text)
         except (OSError, HTTPException) as error:
             raise SourceUnavailable(
-                f"{what} at {self.host} could not be reached ({type(error).__name__})", "try again"
+                f"{what} at {self.host} could not be reached ({type(error).__name__})",
+                "see whether it runs and can be reached from this machine",
             ) from None
         finally:
             connection.close()

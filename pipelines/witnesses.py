@@ -34,14 +34,16 @@ def countersign(checkpoint: str, hashes: Sequence[bytes], url: str, trust: Trust
         answer = _submit(address, checkpoint, hashes[:size], seen)
     if answer.status != 200:
         raise _describe_refusal(address, answer, size, checkpoint)
-    text = checkpoint + "".join(f"{line}\n" for line in answer.body.split("\n") if line.startswith("— "))
-    before, after = (set(list_cosigners(some, trust.witnesses)) for some in (checkpoint, text))
-    if not after - before:
+    # One line at a time, beside no other: what is not of a witness that is believed is left out.
+    body = checkpoint.partition("\n\n")[0] + "\n\n"
+    lines = dict.fromkeys(f"{line}\n" for line in answer.body.split("\n"))
+    own = [line for line in lines if line not in checkpoint and list_cosigners(body + line, trust.witnesses)]
+    if not own:
         raise EvidenceRejected(
             f"the witness at {address.host} answered without a signature of a witness that {trust.place} lists",
             "put its public key there, as a line name+hash+key",
         )
-    return text
+    return checkpoint + "".join(own)
 
 
 def _submit(address: WebAddress, checkpoint: str, hashes: Sequence[bytes], seen: int) -> Answer:

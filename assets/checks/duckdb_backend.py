@@ -1,4 +1,4 @@
-"""Rule violations counted by DuckDB, in one view over a table's own files: all rows, no copy."""
+"""Rule violations counted in one DuckDB view over a table's own files: all rows, and no copy but of few."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lake.store import Lake
     from lake.tables import Table
 
-# So few rows are fetched and counted in memory: to plan the count of every rule takes DuckDB longer than that.
+# So few rows DuckDB reads once, and Polars counts: to plan the count of every rule takes DuckDB longer than that.
 _FEW_ROWS = 10_000
 # The one view that every table is read through.
 VIEW = "checked"

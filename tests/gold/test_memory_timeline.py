@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from assets.build import gold, silver
 from gold import memory_timeline
-from gold.memory_timeline import SLICES
+from gold.time_slices import SLICES
 from lake.engines import engine as lake_engine
 from silver import memory_events, steps
 from tests.support.silver_rows import RUN, rows_of

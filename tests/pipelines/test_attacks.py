@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.cli.session import open_signed_lake
 from tests.support import signed_lakes
-from tests.support.signed_lakes import build, check_bundle, land, teetotal
+from tests.support.signed_lakes import build, build_both, check_bundle, land, teetotal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +23,7 @@ GOLD = "gold.kernel_breakdown, run tee"
 def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A signed lake of two runs of which one was made again, as it was before, and a checkpoint of each time."""
     root = tmp_path_factory.mktemp("signed")
-    land(root, "plain", 100)
-    land(root, "tee", 130)
-    build(root)
+    build_both(root)
     shutil.copytree(root / "lake", root / "before")
     land(root, "tee", 140)
     build(root)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lake.lineage.keys import SigningKeys, load_trust
-from tests.support.signed_lakes import build, check_bundle, land, teetotal
+from tests.support.signed_lakes import build, build_both, check_bundle, land, teetotal
 from tests.support.witness import serve_witness
 
 if TYPE_CHECKING:
@@ -19,19 +19,17 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def signed_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A signed lake of two runs."""
     root = tmp_path_factory.mktemp("signed")
-    land(root, "plain", 100)
-    land(root, "tee", 130)
-    build(root)
+    build_both(root)
     return root
 
 
 @pytest.fixture
-def root(signed: Path, tmp_path: Path) -> Path:
+def root(signed_lake: Path, tmp_path: Path) -> Path:
     """A copy of it."""
-    shutil.copytree(signed, tmp_path / "copy")
+    shutil.copytree(signed_lake, tmp_path / "copy")
     return tmp_path / "copy"
 
 
@@ -129,6 +127,17 @@ def test_a_witness_that_nobody_believes_or_that_knows_no_such_log_adds_nothing(r
     text = (root / "checkpoint").read_text()  # the one that is believed was asked all the same
     assert "— witness.example/w1 " in text
     assert "stranger" not in text
+
+
+def test_lines_that_a_witness_adds_to_its_own_are_left_out(root: Path, witness: Witness) -> None:
+    assert anchor(root, "before") == (0, "")
+    text = (root / "before").read_text()
+    own = witness.cosign(text.partition("\n\n")[0] + "\n")
+    witness.instead = 200, "text/plain", f"— other.example/w !!!\n{own}{own}no line\n— witness.example/w1 AAAA\n"
+    assert anchor(root, "checkpoint", witness) == (0, "")
+    assert (root / "checkpoint").read_text() == text + own
+    anchor(root, "twice", witness, witness)  # asked beside a signature that counts already
+    assert (root / "twice").read_text() == text + own
 
 
 def test_a_key_of_a_witness_signs_no_statement_and_no_checkpoint(root: Path, witness: Witness) -> None:

@@ -66,6 +66,13 @@ def build(root: Path, lake: Lake | None = None, *, full: bool = False) -> Lake:
     return lake
 
 
+def build_both(root: Path) -> None:
+    """A signed lake of two runs, a plain one and one in a TEE."""
+    land(root, "plain", 100)
+    land(root, "tee", 130)
+    build(root)
+
+
 def teetotal(root: Path, *words: str) -> Result:
     """One command, for that lake."""
     places = ["--lake", str(root / "lake"), "--landing", str(root / "landing")]
