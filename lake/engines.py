@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 import duckdb
@@ -11,14 +12,14 @@ from lake.connections import open_parallel
 from lake.errors import ContractBroken, describe_engine_error, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
-    import polars as pl
     import pyarrow as pa
 
     from lake.cluster import Cluster
     from lake.executors import Executors
     from lake.frames import Frame
+    from lake.kept_plans import KeptPlans
     from lake.store import Lake
     from lake.tables import Table
 
@@ -46,6 +47,10 @@ class Engine(Protocol):
         """Run the plan; `is_small`: all of its inputs fit memory at once; `is_lean`: read twice rather than keep."""
         ...
 
+    def compute(self, plan: Callable[..., Frame], *inputs: Frame, **how: Hashable) -> pa.Table:
+        """Run a plan of small inputs which they and `how` alone decide: an engine may keep it for the next such."""
+        ...
+
     def each(self, plan: Plan, shares: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Run one plan on each of many small shares that have the same columns."""
         ...
@@ -53,6 +58,10 @@ class Engine(Protocol):
 
 class ReplanningEngine:
     """An engine whose plans hold their rows: each share has a plan of its own."""
+
+    def compute(self: Engine, plan: Callable[..., Frame], *inputs: Frame, **how: Hashable) -> pa.Table:
+        """Plan and run."""
+        return self.rows(plan(*inputs, **how), is_small=True)
 
     def each(self: Engine, plan: Plan, shares: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Plan and run, share by share."""
@@ -91,34 +100,31 @@ class PolarsEngine:
         except (PolarsError, PanicException) as error:
             raise describe_engine_error(self.name, error) from error
 
+    def compute(self, plan: Callable[..., Frame], *inputs: Frame, **how: Hashable) -> pa.Table:
+        """Run a plan that this process made for another run, or make it."""
+        return self._compute(_share_plans(), plan, inputs, how)
+
     def each(self, plan: Plan, shares: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Plan once, over whatever share is at hand when it runs: to plan takes a fifth of the time of a share.
+        """Plan once, over whatever share is at hand when it runs: to plan takes a fifth of the time of a share."""
+        from lake.kept_plans import KeptPlans
 
-        Polars calls this interface unstable; `tests/lake/test_engines.py` holds what is asked of it.
-        """
-        import polars as pl
-        from polars.io.plugins import register_io_source
-
-        at_hand = pl.DataFrame()
-
-        def share_at_hand(
-            columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, _: int | None
-        ) -> Iterator[pl.DataFrame]:
-            found = at_hand.lazy()
-            if columns is not None:
-                found = found.select(columns)
-            if predicate is not None:
-                found = found.filter(predicate)
-            yield (found if rows is None else found.head(rows)).collect()
-
-        planned: Frame | None = None
+        plans = KeptPlans()
         for share in shares:
-            at_hand = pl.DataFrame(share)
-            if planned is None:
-                # Pure within one run of the plan, which is as far as Polars takes it: what is used twice is read once.
-                source = register_io_source(share_at_hand, schema=at_hand.schema, is_pure=True)
-                planned = plan(nw.from_native(source))
-            yield self.rows(planned, is_small=True)
+            yield self._compute(plans, plan, [self.wrap(share)], {})
+
+    def _compute(
+        self, plans: KeptPlans, plan: Callable[..., Frame], inputs: Sequence[Frame], how: Mapping[str, Hashable]
+    ) -> pa.Table:
+        with plans.take(plan, [one.to_native() for one in inputs], how) as planned:
+            return self.rows(planned, is_small=True)
+
+
+@cache
+def _share_plans() -> KeptPlans:
+    """The plans of this process."""
+    from lake.kept_plans import KeptPlans
+
+    return KeptPlans()
 
 
 class DuckDBEngine(ReplanningEngine):

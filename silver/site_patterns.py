@@ -40,11 +40,11 @@ class SitePattern:
         return SITE_STEP if self.is_step else site_id(self.kind)
 
 
+@dataclass(frozen=True)
 class SitedPatterns:
     """Our patterns with a site's before them: the one question that a site's answer changes."""
 
-    def __init__(self, patterns: Iterable[SitePattern] = ()) -> None:
-        self.patterns = tuple(patterns)
+    patterns: tuple[SitePattern, ...] = ()
 
     @property
     def sha256(self) -> str:
@@ -85,7 +85,7 @@ def combine_patterns(files: Iterable[tuple[str, Iterable[Mapping[str, Any]]]]) -
                     "give one of the two another id, or make them equal",
                 )
             found.setdefault(entry.id, (entry, where))
-    return SitedPatterns(entry for entry, _ in found.values())
+    return SitedPatterns(tuple(entry for entry, _ in found.values()))
 
 
 def _check_pattern(row: Mapping[str, Any], where: str) -> SitePattern:

@@ -36,6 +36,12 @@ class Chunk:
         return frame.filter(nw.col("rank").is_in(self.ranks))
 
 
+def is_small(run: pa.Table) -> bool:
+    """Whether a run, by its row of `bronze.runs`, recorded no more than a chunk: memory may hold all of it at once."""
+    rows = (pc.sum(run.column(name)).as_py() or 0 for name in ("events_count", "records_count"))
+    return sum(rows) <= CHUNK_EVENTS
+
+
 def part_of(parts: int, where: nw.Expr | None = None) -> nw.Expr:
     """The part that an event falls into, by its call, else by its start: a call and its work stay together."""
     where = (nw.coalesce(nw.col("correlation_id"), nw.col("ts_ns")) if where is None else where).fill_null(0)

@@ -17,6 +17,7 @@ from assets.build.catalogue import find_transform, select
 from assets.build.chunking import assign_slices, plan_chunks
 from assets.build.freshness import Look, fingerprint_run
 from assets.build.table_tasks import hand_out
+from bronze import runs as landed
 from gold import (
     attested_runs,
     copy_bandwidth,
@@ -46,7 +47,7 @@ from lake.tables import Scope
 from silver import collectives, memory_events, operator_shapes, recordings, runs, spans, steps, throughput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -150,6 +151,7 @@ class GoldBuild:
         self._run_id = run_id
         self._engine = engine
         self._at_hand: dict[Table, Frame] = {}
+        self._is_small = chunking.is_small(engine.rows(self._read(landed.TABLE)))
         self._spanned = self._read(spans.TABLE)
         self._stepped = self._compute_once(self._read(steps.TABLE))
         self._at_hand = {spans.TABLE: self._spanned, steps.TABLE: self._stepped}
@@ -158,15 +160,21 @@ class GoldBuild:
     def known(self) -> dict[str, pa.Table]:
         """What slices of time need of the whole run: waits, first calls, when copies ran and work queued, modules."""
         return {
-            "waits": self._engine.rows(waiting.find_waits(self._spanned, self._read(collectives.TABLE))),
-            "first_calls": self._engine.rows(operation_costs.find_first_calls(self._spanned), is_lean=True),
-            "copy_times": self._engine.rows(copy_bandwidth.find_copy_times(self._spanned)),
-            "queue_times": self._engine.rows(queue_timeline.find_queue_times(self._spanned)),
-            "module_ranks": self._engine.rows(module_time.find_ranks(self._spanned)),
+            "waits": self._compute(waiting.find_waits, self._spanned, self._read(collectives.TABLE)),
+            "first_calls": self._compute(operation_costs.find_first_calls, self._spanned, is_lean=True),
+            "copy_times": self._compute(copy_bandwidth.find_copy_times, self._spanned),
+            "queue_times": self._compute(queue_timeline.find_queue_times, self._spanned),
+            "module_ranks": self._compute(module_time.find_ranks, self._spanned),
         }
 
     def _wrap_known(self, name: str) -> Frame:
         return self._engine.wrap(self.known[name])
+
+    def _compute(self, plan: Callable[..., Frame], *inputs: Frame, is_lean: bool = False, **how: Hashable) -> pa.Table:
+        """The rows of a plan; a small run's may have been made for another one."""
+        if self._is_small:
+            return self._engine.compute(plan, *inputs, **how)
+        return self._engine.rows(plan(*inputs, **how), is_lean=is_lean)
 
     def materialise(self, made_from: Mapping[Table, str]) -> list[Written]:
         """The tables in this process, slice by slice where intervals are merged."""
@@ -184,54 +192,47 @@ class GoldBuild:
 
     def rows(self, table: Table, sums: dict[str, pa.Table], spool: Path) -> pa.Table:
         """One table; `sums` are those of all slices, by the table that they are for."""
-        spanned, stepped = self._spanned, self._stepped
+        spanned, stepped, compute = self._spanned, self._stepped, partial(self._compute, is_lean=True)
         # What takes more than its inputs; any other table is its transform, given its inputs in their order.
-        plans: dict[str, Callable[[], Frame]] = {
-            trace_summary.TABLE.name: lambda: trace_summary.measure(
-                wrap_sums(), spanned, stepped.select("run_id", "rank").unique()
+        builds: dict[str, Callable[[], pa.Table]] = {
+            trace_summary.TABLE.name: lambda: compute(
+                trace_summary.measure, wrap_sums(), spanned, stepped.select("run_id", "rank").unique()
             ),
-            idle_breakdown.TABLE.name: lambda: idle_breakdown.measure(wrap_sums(), stepped),
-            queue_length.TABLE.name: lambda: queue_length.measure(wrap_sums(), stepped),
-            queue_timeline.TABLE.name: lambda: queue_timeline.measure(
-                wrap_sums(), self._wrap_known("queue_times"), stepped
+            idle_breakdown.TABLE.name: lambda: compute(idle_breakdown.measure, wrap_sums(), stepped),
+            queue_length.TABLE.name: lambda: compute(queue_length.measure, wrap_sums(), stepped),
+            queue_timeline.TABLE.name: lambda: compute(
+                queue_timeline.measure, wrap_sums(), self._wrap_known("queue_times"), stepped
             ),
-            kernel_sequences.TABLE.name: lambda: kernel_sequences.measure(wrap_sums(), stepped),
-            operator_time.TABLE.name: lambda: operator_time.measure(wrap_sums(), stepped),
-            module_time.TABLE.name: lambda: module_time.measure(wrap_sums(), stepped),
-            copy_bandwidth.TABLE.name: lambda: copy_bandwidth.measure(
-                wrap_sums(), self._wrap_known("copy_times"), stepped
+            kernel_sequences.TABLE.name: lambda: compute(kernel_sequences.measure, wrap_sums(), stepped),
+            operator_time.TABLE.name: lambda: compute(operator_time.measure, wrap_sums(), stepped),
+            module_time.TABLE.name: lambda: compute(module_time.measure, wrap_sums(), stepped),
+            copy_bandwidth.TABLE.name: lambda: compute(
+                copy_bandwidth.measure, wrap_sums(), self._wrap_known("copy_times"), stepped
             ),
-            time_breakdown.TABLE.name: lambda: time_breakdown.measure(wrap_sums(), stepped, seeing()),
-            launches.TABLE.name: lambda: launches.measure(wrap_sums(), spanned),
-            operation_costs.TABLE.name: lambda: operation_costs.measure(
-                wrap_sums(), stepped, self._wrap_known("first_calls")
+            time_breakdown.TABLE.name: lambda: compute(time_breakdown.measure, wrap_sums(), stepped, seeing()),
+            launches.TABLE.name: lambda: compute(launches.measure, wrap_sums(), spanned),
+            operation_costs.TABLE.name: lambda: compute(
+                operation_costs.measure, wrap_sums(), stepped, self._wrap_known("first_calls")
             ),
-            roofline.TABLE.name: lambda: self._engine.wrap(
-                roofline.measure(
-                    self._engine.rows(roofline.sum_shapes(wrap_sums(), self._read(operator_shapes.TABLE))),
-                    self._engine.rows(self._read(runs.TABLE)),
+            roofline.TABLE.name: lambda: roofline.measure(
+                compute(roofline.sum_shapes, wrap_sums(), self._read(operator_shapes.TABLE)),
+                self._engine.rows(self._read(runs.TABLE)),
+            ),
+            memory_timeline.TABLE.name: lambda: memory_timeline.measure(
+                compute(memory_timeline.find_peaks, self._read(memory_events.TABLE)), self._engine.rows(stepped)
+            ),
+            critical_path.TABLE.name: lambda: critical_path.measure(
+                self._engine.rows(stepped), partial(self._read_windows, spool)
+            ),
+            step_times.TABLE.name: lambda: step_times.measure(
+                compute(traced_steps.observe_steps, stepped, spanned, self._read(collectives.TABLE)),
+                compute(logged_steps.observe_log, self._read(throughput.TABLE)),
+                self._engine.rows(self._read(runs.TABLE)),
+            ),
+            attested_runs.TABLE.name: lambda: self._engine.rows(
+                attested_runs.measure(
+                    self._read(runs.TABLE), self._read(recordings.TABLE), Look(self._lake).find_replays(self._run_id)
                 )
-            ),
-            memory_timeline.TABLE.name: lambda: self._engine.wrap(
-                memory_timeline.measure(
-                    self._engine.rows(memory_timeline.find_peaks(self._read(memory_events.TABLE)), is_lean=True),
-                    self._engine.rows(stepped),
-                )
-            ),
-            critical_path.TABLE.name: lambda: self._engine.wrap(
-                critical_path.measure(self._engine.rows(stepped), partial(self._read_windows, spool))
-            ),
-            step_times.TABLE.name: lambda: self._engine.wrap(
-                step_times.measure(
-                    self._engine.rows(
-                        traced_steps.observe_steps(stepped, spanned, self._read(collectives.TABLE)), is_lean=True
-                    ),
-                    self._engine.rows(logged_steps.observe_log(self._read(throughput.TABLE))),
-                    self._engine.rows(self._read(runs.TABLE)),
-                )
-            ),
-            attested_runs.TABLE.name: lambda: attested_runs.measure(
-                self._read(runs.TABLE), self._read(recordings.TABLE), Look(self._lake).find_replays(self._run_id)
             ),
         }
 
@@ -241,10 +242,10 @@ class GoldBuild:
         def seeing() -> Frame:
             return self._compute_once(spanned.filter(nw.col("is_gpu")).select("run_id", "rank").unique())
 
-        def transform_inputs() -> Frame:
-            return find_transform(table)(*(self._read(CATALOGUE[name]) for name in table.inputs))
+        def transform_inputs() -> pa.Table:
+            return compute(find_transform(table), *(self._read(CATALOGUE[name]) for name in table.inputs))
 
-        return self._engine.rows(plans.get(table.name, transform_inputs)(), is_lean=True)
+        return builds.get(table.name, transform_inputs)()
 
     def _read_windows(self, spool: Path, rank: int) -> Iterator[critical_path.Window]:
         """The work of a rank around its steps; a rank of many spans is read once and shared out on disk."""
@@ -286,43 +287,40 @@ class GoldBuild:
         return self._sums(self._spanned.filter(nw.col("rank").is_in(ranks)), low, high, summed)
 
     def _sums(self, spanned: Frame, low: int, high: int, summed: Sequence[str]) -> dict[str, pa.Table]:
-        plans: dict[str, Callable[[], Frame]] = {
-            trace_summary.TABLE.name: lambda: trace_summary.unite_intervals(spanned, low, high),
-            time_breakdown.TABLE.name: lambda: time_breakdown.charge_parts(
-                spanned, self._stepped, self._wrap_known("waits"), low, high
+        compute = partial(self._compute, low_ns=low, high_ns=high)
+        builds: dict[str, Callable[[], pa.Table]] = {
+            trace_summary.TABLE.name: lambda: compute(trace_summary.unite_intervals, spanned),
+            time_breakdown.TABLE.name: lambda: compute(
+                time_breakdown.charge_parts, spanned, self._stepped, self._wrap_known("waits")
             ),
-            launches.TABLE.name: lambda: launches.pick_shorter(spanned, low, high),
-            idle_breakdown.TABLE.name: lambda: idle_breakdown.find_gaps(spanned, low, high),
-            queue_length.TABLE.name: lambda: queue_length.count_queued(spanned, low, high),
-            queue_timeline.TABLE.name: lambda: queue_timeline.sum_waits(
-                spanned, self._wrap_known("queue_times"), low, high
+            launches.TABLE.name: lambda: compute(launches.pick_shorter, spanned),
+            idle_breakdown.TABLE.name: lambda: compute(idle_breakdown.find_gaps, spanned),
+            queue_length.TABLE.name: lambda: compute(queue_length.count_queued, spanned),
+            queue_timeline.TABLE.name: lambda: compute(
+                queue_timeline.sum_waits, spanned, self._wrap_known("queue_times")
             ),
-            roofline.TABLE.name: lambda: roofline.sum_launched(spanned, low, high),
-            kernel_sequences.TABLE.name: lambda: kernel_sequences.count_sequences(spanned, low, high),
-            operator_time.TABLE.name: lambda: self._engine.wrap(
-                operator_time.sum_calls(
-                    self._engine.rows(operator_time.select_calls(spanned, low, high)),
-                    self._engine.rows(select_launched(spanned, low, high)),
-                    low,
-                    high,
-                )
+            roofline.TABLE.name: lambda: compute(roofline.sum_launched, spanned),
+            kernel_sequences.TABLE.name: lambda: compute(kernel_sequences.count_sequences, spanned),
+            operator_time.TABLE.name: lambda: operator_time.sum_calls(
+                compute(operator_time.select_calls, spanned), compute(select_launched, spanned), low, high
             ),
-            module_time.TABLE.name: lambda: self._engine.wrap(self._sum_modules(spanned, low, high)),
-            copy_bandwidth.TABLE.name: lambda: copy_bandwidth.sum_copies(
-                spanned, self._wrap_known("copy_times"), low, high
+            module_time.TABLE.name: lambda: self._sum_modules(spanned, low, high),
+            copy_bandwidth.TABLE.name: lambda: compute(
+                copy_bandwidth.sum_copies, spanned, self._wrap_known("copy_times")
             ),
-            operation_costs.TABLE.name: lambda: operation_costs.count_operations(
-                spanned, self._stepped, self._wrap_known("first_calls"), low, high
+            operation_costs.TABLE.name: lambda: compute(
+                operation_costs.count_operations, spanned, self._stepped, self._wrap_known("first_calls")
             ),
         }
-        return {name: _copy_rows(self._engine.rows(plans[name]())) for name in summed}
+        return {name: _copy_rows(builds[name]()) for name in summed}
 
     def _sum_modules(self, spanned: Frame, low: int, high: int) -> pa.Table:
         if not self.known["module_ranks"].num_rows:
             return module_time.SCHEMA.empty_table()
         framed = spanned.join(self._wrap_known("module_ranks"), on="rank", how="semi")
-        calls, work = module_time.select_calls(framed, low, high), select_launched(framed, low, high)
-        return module_time.sum_modules(self._engine.rows(calls), self._engine.rows(work), low, high)
+        choices = (module_time.select_calls, select_launched)
+        calls, work = (self._compute(choose, framed, low_ns=low, high_ns=high) for choose in choices)
+        return module_time.sum_modules(calls, work, low, high)
 
     def _sums_of_all(self, slices: list[Slice], summed: Sequence[str]) -> Iterator[dict[str, pa.Table]]:
         """The same of all slices of some ranks; one that has many is read once and shared out on disk."""

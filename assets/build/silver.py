@@ -52,7 +52,7 @@ from silver.event_rules import COMPLETE
 from silver.site_patterns import combine_patterns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from assets.build.chunking import Chunk
@@ -122,6 +122,7 @@ class SilverBuild:
         )
         self._site = self._patterns(look.site_patterns)
         self._chunks = list(plan_chunks(self._events_by_rank, chunking.CHUNK_EVENTS))
+        self._is_small = chunking.is_small(engine.rows(self._runs))
         self._made: dict[str, Frame] = {}
 
     def materialise(self, tables: Sequence[Table]) -> list[Written]:
@@ -148,58 +149,61 @@ class SilverBuild:
     def fill(self, stage: Stage, plan: Sequence[Chunk]) -> None:
         """Put a table's rows on a stage: the given chunks of a large one, a small one whole."""
         if stage.table == spans.TABLE:
-            known = (self._sources, self._runs, self._small(steps.TABLE), self._small(clock_offsets.TABLE))
-            self._fill_stage(stage, self._spans(plan, stage, lambda events: spans.conform(events, *known, self._site)))
+            self._fill_stage(stage, self._spans(plan, stage))
         elif stage.table == crossings.TABLE:
             intervals, together = self._read(spans.TABLE), self._small(collectives.TABLE)
             whole = {chunk.ranks: chunk for chunk in plan}.values()
-            found = (crossings.conform(chunk.of(intervals), chunk.of(together), self._runs) for chunk in whole)
-            self._fill_stage(stage, map(self._engine.rows, found))
+            found = (
+                self._compute(crossings.conform, chunk.of(intervals), chunk.of(together), self._runs) for chunk in whole
+            )
+            self._fill_stage(stage, found)
         elif stage.table == memory_events.TABLE:
             whole = {chunk.ranks: chunk for chunk in plan}.values()
-            self._fill_stage(
-                stage, (self._engine.rows(memory_events.conform(chunk.of(self._traces))) for chunk in whole)
-            )
+            self._fill_stage(stage, (self._compute(memory_events.conform, chunk.of(self._traces)) for chunk in whole))
         else:
-            rows = self._engine.rows(self._plan(stage.table))
+            rows = self._build_small(stage.table)
             if stage.table == rule_counts.TABLE:
                 self._require_no_loss(rows)
             self._made[stage.table.name] = self._engine.wrap(rows)
             self._lake.add(stage, rows)
 
-    def _plan(self, table: Table) -> Frame:
-        """How a small table follows from what came before it."""
+    def _build_small(self, table: Table) -> pa.Table:
+        """A small table, from what came before it."""
         read, small, run = self._read, self._small, self._runs
         placed = self._at_hand[nsys_ranks.TABLE]
         # What takes more than its inputs; any other table is its transform, given its inputs in their order.
-        plans: dict[str, Callable[[], Frame]] = {
-            nsys_ranks.TABLE.name: lambda: placed,
-            steps.TABLE.name: lambda: steps.conform(
-                self._events,
-                self._sources,
-                run,
-                small(clock_offsets.TABLE),
-                placed,
-                self._site,
+        builds: dict[str, Callable[[], pa.Table]] = {
+            nsys_ranks.TABLE.name: lambda: self._placement.table,
+            steps.TABLE.name: lambda: self._compute(
+                steps.conform,
+                *(self._events, self._sources, run, small(clock_offsets.TABLE), placed),
+                site=self._site,
                 is_profiled=self._profiled is not None,
             ),
-            rejects.TABLE.name: lambda: rejects.conform(self._events, self._sources, read(unreadable.TABLE), placed),
-            rule_counts.TABLE.name: lambda: rule_counts.conform(
-                self._events, self._sources, run, read(spans.TABLE), small(steps.TABLE), small(rejects.TABLE)
+            rejects.TABLE.name: lambda: self._compute(
+                rejects.conform, self._events, self._sources, read(unreadable.TABLE), placed
             ),
-            runs.TABLE.name: lambda: runs.conform(
-                run, read(spans.TABLE), small(steps.TABLE), read(crossings.TABLE), small(throughput.TABLE), evidence()
+            rule_counts.TABLE.name: lambda: self._compute(
+                rule_counts.conform,
+                *(self._events, self._sources, run, read(spans.TABLE), small(steps.TABLE), small(rejects.TABLE)),
+            ),
+            runs.TABLE.name: lambda: self._compute(
+                _conform_run,
+                *(run, read(spans.TABLE), small(steps.TABLE), read(crossings.TABLE), small(throughput.TABLE)),
+                *(read(readings.TABLE), read(collective_records.TABLE), small(attestations.TABLE)),
             ),
         }
 
-        def evidence() -> Frame:
-            records = read(collective_records.TABLE)
-            return cc_evidence.count_evidence(read(readings.TABLE), records, small(attestations.TABLE), run)
+        def transform_inputs() -> pa.Table:
+            return self._compute(find_transform(table), *(self._find_input(CATALOGUE[name]) for name in table.inputs))
 
-        def transform_inputs() -> Frame:
-            return find_transform(table)(*(self._find_input(CATALOGUE[name]) for name in table.inputs))
+        return builds.get(table.name, transform_inputs)()
 
-        return plans.get(table.name, transform_inputs)()
+    def _compute(self, plan: Callable[..., Frame], *inputs: Frame, **how: Hashable) -> pa.Table:
+        """The rows of a plan; a small run's may have been made for another one."""
+        if self._is_small:
+            return self._engine.compute(plan, *inputs, **how)
+        return self._engine.rows(plan(*inputs, **how))
 
     def _find_input(self, table: Table) -> Frame:
         """What a table is made from: at hand where it is small and was read or made before, else from the lake."""
@@ -213,14 +217,19 @@ class SilverBuild:
             self._made[table.name] = self._wrap_rows(table)
         return self._made[table.name]
 
-    def _spans(self, plan: Sequence[Chunk], stage: Stage, conform: Plan) -> Iterator[pa.Table]:
+    def _spans(self, plan: Sequence[Chunk], stage: Stage) -> Iterator[pa.Table]:
         """The spans of each chunk; a rank in parts is read once and shared out on disk, not read once a part."""
+        known = (self._sources, self._runs, self._small(steps.TABLE), self._small(clock_offsets.TABLE))
+
+        def conform(events: Frame) -> Frame:
+            return spans.conform(events, *known, self._site)
+
         for chunk in plan:
             if chunk.parts == 1:
                 traced = profiler_events.adapt_trace_events(chunk.of(self._traces))
                 mine = self._adapt_profiled(self._select_profiled(chunk.ranks))
                 mine = None if mine is None else chunk.of(mine)
-                yield self._engine.rows(conform(self._concat_profilers(traced, mine)), is_small=True)
+                yield self._engine.compute(spans.conform, self._concat_profilers(traced, mine), *known, site=self._site)
             elif chunk.part == 0:
                 (rank,) = chunk.ranks
                 yield from self._build_by_chunk(rank, chunk.parts, stage, conform)
@@ -328,6 +337,20 @@ class SilverBuild:
         """Write rows share by share, while the next are made."""
         for rows in prefetch(found, most=1):
             self._lake.add(stage, rows)
+
+
+def _conform_run(
+    run: Frame,
+    spanned: Frame,
+    stepped: Frame,
+    crossed: Frame,
+    logged: Frame,
+    sampled: Frame,
+    records: Frame,
+    attested: Frame,
+) -> Frame:
+    evidence = cc_evidence.count_evidence(sampled, records, attested, run)
+    return runs.conform(run, spanned, stepped, crossed, logged, evidence)
 
 
 def _folder(spool: Path, name: str) -> Path:

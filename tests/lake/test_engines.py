@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import TYPE_CHECKING
 
 import narwhals as nw
@@ -10,6 +13,7 @@ import pytest
 from lake.engines import DuckDBEngine, PolarsEngine
 from lake.errors import ContractBroken
 from lake.frames import compute_once, cut_plan
+from lake.kept_plans import KeptPlans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,3 +129,76 @@ def test_a_fault_within_a_plan_that_is_cut_quotes_no_row() -> None:
     with pytest.raises(ContractBroken) as caught:
         cut_plan(texts.select(number=nw.col("text").cast(nw.Int64)))
     assert "secret" not in str(caught.value)
+
+
+def count_above(events: Frame, limits: Frame, *, group: str, is_odd: bool = False) -> Frame:
+    """A plan of two inputs and of what it is told."""
+    chosen = events.filter(nw.col("group") == group, (nw.col("number") % 2 != 0) == is_odd)
+    return (
+        chosen.join(limits, on="group").filter(nw.col("number") > nw.col("limit")).select(found=nw.len().cast(nw.Int64))
+    )
+
+
+LIMITS = pa.table({"group": ["even", "odd"], "limit": [2, 1]})
+
+
+def count_in(engine: Engine, events: pa.Table, **how: object) -> int:
+    found = engine.compute(count_above, engine.wrap(events), engine.wrap(LIMITS), **how)
+    return int(found.column("found")[0].as_py())
+
+
+def test_a_plan_that_is_kept_gives_of_other_rows_what_they_hold(engine: Engine) -> None:
+    assert [count_in(engine, rows, group="even") for rows in SHARES] == [1, 0, 2, 1]
+    assert [count_in(engine, rows, group="odd", is_odd=True) for rows in SHARES] == [1, 0, 0, 1]
+
+
+def test_polars_plans_once_for_each_function_its_columns_and_what_it_is_told() -> None:
+    planned: list[tuple[str, list[str]]] = []
+
+    def plan(events: Frame, *, column: str) -> Frame:
+        planned.append((column, events.collect_schema().names()))
+        return events.select(nw.col(column).sum())
+
+    engine, wider = PolarsEngine(), SHARES[0].append_column("more", pa.array([1, 2, 3, 4]))
+    found = [
+        engine.compute(plan, engine.wrap(rows), column=column).column(column)[0].as_py()
+        for rows, column in [(SHARES[0], "number"), (SHARES[2], "number"), (wider, "number"), (wider, "more")]
+    ]
+    assert found == [10, 22, 10, 10]
+    assert planned == [("number", SCHEMA.names), ("number", wider.schema.names), ("more", wider.schema.names)]
+
+
+def test_threads_that_run_one_plan_at_once_each_see_their_own_rows() -> None:
+    engine, both = PolarsEngine(), Barrier(2)
+
+    def wait(rows: pl.DataFrame) -> pl.DataFrame:
+        both.wait(timeout=60)  # neither goes on before the other is in the midst of its run
+        return rows
+
+    def plan(events: Frame) -> Frame:
+        waiting: Frame = nw.from_native(events.to_native().map_batches(wait))
+        return waiting.select(nw.col("number").sum())
+
+    def add_up(rows: pa.Table) -> int:
+        return int(engine.compute(plan, engine.wrap(rows)).column("number")[0].as_py())
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [list(pool.map(add_up, [SHARES[0], SHARES[2]])) for _ in range(3)] == [[10, 22]] * 3
+
+
+def test_a_plan_that_failed_serves_the_next_and_holds_no_rows() -> None:
+    plans, frame = KeptPlans(), pl.DataFrame({"number": [1, 2, 3]}).lazy()
+    with pytest.raises(RuntimeError), plans.take(lambda rows: rows, [frame], {}):
+        raise RuntimeError
+    held = weakref.ref(frame)
+    with plans.take(sum_numbers, [frame], {}) as planned:
+        assert planned.to_native().collect().item() == 6
+    del frame
+    assert held() is None
+    with plans.take(sum_numbers, [pl.DataFrame({"number": [5]}).lazy()], {}) as again:
+        assert again is planned
+        assert again.to_native().collect().item() == 5
+
+
+def sum_numbers(rows: Frame) -> Frame:
+    return rows.select(nw.col("number").sum())
