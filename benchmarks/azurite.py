@@ -88,7 +88,8 @@ def make_container(port: int, name: str) -> str:
     return f"az://{name}"
 
 
-AZURE = Emulator(serve_azurite, azure_options_for, make_container, _KEY)
+_EXPIRED = b"<Error><Code>AuthenticationFailed</Code><Message>Signature not valid in its time.</Message></Error>"
+AZURE = Emulator(serve_azurite, azure_options_for, make_container, _KEY, (403, _EXPIRED))
 
 
 if __name__ == "__main__":

@@ -29,10 +29,12 @@ if TYPE_CHECKING:
 _REGION = "eu-central-1"
 _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 _INTERNAL = b"<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"
+_EXPIRED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 # What may happen to a request: refused, or cut off before the store or after it has done what was asked.
 FAULTS = ("slow down", "internal error", "reset", "reset after")
 _REFUSED = {"slow down": (503, _SLOW_DOWN), "internal error": (500, _INTERNAL)}
 _INJECTED = "/-/injected"
+_GOOD_FOR = "/-/good-for/"
 _HOP_BY_HOP = {"content-length", "transfer-encoding", "connection", "server", "date"}
 
 
@@ -45,6 +47,8 @@ class Emulator:
     make_bucket: Callable[[int, str], str]
     # What stands in those options and may stand in no message.
     secret: str
+    # What the store answers to credentials that have expired.
+    expired: tuple[int, bytes]
 
 
 def options_for(port: int) -> dict[str, str]:
@@ -89,7 +93,7 @@ def make_bucket(port: int, name: str) -> str:
     return f"s3://{name}"
 
 
-S3 = Emulator(serve_s3, options_for, make_bucket, options_for(0)["AWS_SECRET_ACCESS_KEY"])
+S3 = Emulator(serve_s3, options_for, make_bucket, options_for(0)["AWS_SECRET_ACCESS_KEY"], (400, _EXPIRED))
 
 
 class StoreProxy(ThreadingHTTPServer):
@@ -109,6 +113,8 @@ class StoreProxy(ThreadingHTTPServer):
         # Requests whose method and path fit this are refused for good.
         self.refuses: str | None = None
         self.refused_count = 0
+        # For how many more requests the credentials are good; none where they do not expire.
+        self.good_for: int | None = None
         self.requests: Counter[str] = Counter()
         self.injected: Counter[str] = Counter()
         self.sent_bytes = 0
@@ -129,6 +135,14 @@ class StoreProxy(ThreadingHTTPServer):
             fault = self._chance.choice(self.faults)
             self.injected[fault] += 1
             return fault
+
+    def find_expired(self) -> tuple[int, bytes] | None:
+        """What the next request is answered where its credentials have expired."""
+        with self._guard:
+            if self.good_for is None:
+                return None
+            self.good_for -= 1
+            return self._emulator.expired if self.good_for < 0 else None
 
     def complete_answer(self, _path: str, body: bytes) -> bytes:
         """What the store would have answered, where an emulator leaves something out."""
@@ -189,6 +203,11 @@ def read_injected(port: int) -> dict[str, int]:
         return found
 
 
+def renew_credentials(port: int, good_for: int) -> None:
+    """Have such a proxy take the credentials for valid, for so many requests."""
+    urllib.request.urlopen(f"http://127.0.0.1:{port}{_GOOD_FOR}{good_for}", timeout=30).close()
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     # An answer goes out as one packet; in pieces it would wait 40 ms for each to be acknowledged.
@@ -202,10 +221,19 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == _INJECTED:
             self._answer(200, {}, json.dumps(self.server.injected).encode())
             return
+        if self.path.startswith(_GOOD_FOR):
+            self.server.good_for = int(self.path.removeprefix(_GOOD_FOR))
+            self._answer(200, {}, b"")
+            return
         refuses = self.server.refuses
         if refuses is not None and re.search(refuses, f"{self.command} {self.path}"):
             self.server.refused_count += 1
             self._answer(403, {}, b"<Error><Code>AccessDenied</Code></Error>")
+            return
+        expired = self.server.find_expired()
+        if expired is not None:
+            status, text = expired
+            self._answer(status, {}, text)
             return
         only = self.server.only
         may_fail = only is None or re.search(only, f"{self.command} {self.path}")

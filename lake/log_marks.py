@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from obstore.exceptions import NotFoundError
 
+from lake.locations import report_unreachable
+
 if TYPE_CHECKING:
     from lake.locations import Location
 
@@ -57,7 +59,8 @@ class LogMarks:
         if self._found is not None:
             return self._found.get(app_id)
         # A log that was written by another program, or is being tidied at this moment: Delta knows its way.
-        return self._handle.transaction_version(app_id)
+        with report_unreachable(f"the log of {self._root} could not be read"):
+            return self._handle.transaction_version(app_id)
 
     @cached_property
     def _handle(self) -> DeltaTable:
@@ -113,12 +116,13 @@ class LogMarks:
         return found
 
     def _get(self, name: str) -> bytes | None:
-        try:
-            if self._root.is_local:
-                return (self._root.directory / "_delta_log" / name).read_bytes()
-            return bytes(self._root.store.get(f"_delta_log/{name}").bytes())
-        except (FileNotFoundError, NotFoundError):
-            return None
+        with report_unreachable(f"the log of {self._root} could not be read"):
+            try:
+                if self._root.is_local:
+                    return (self._root.directory / "_delta_log" / name).read_bytes()
+                return bytes(self._root.store.get(f"_delta_log/{name}").bytes())
+            except (FileNotFoundError, NotFoundError):
+                return None
 
 
 def _apply(entry: bytes, found: dict[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""What a machine may lack (space, rights, open files, memory), told by an error of whichever library met it first."""
+"""What is lacking (space, rights, open files, memory, valid credentials), told by the error of whoever met it first."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ _SPACE = "free some space on that disk, then run again: what was committed stays
 _RIGHTS = "check who owns it and how it is mounted, then run again"
 _FILES = "allow more with `ulimit -n 4096`, then run again"
 _MEMORY = "allow more memory, or use less with TEETOTAL_WORKERS=1 TEETOTAL_BYTES_IN_FLIGHT=16777216, then run again"
+_CREDENTIALS = "renew the store's credentials, which have expired or are not valid, then run again"
 _BY_NUMBER = {
     errno.ENOSPC: _SPACE,
     errno.EDQUOT: _SPACE,
@@ -29,6 +30,7 @@ _BY_NUMBER = {
 }
 # Engines and stores are written in other languages: their errors carry the system's words and not its number.
 _BY_WORDS = {
+    r"ExpiredToken|token has expired|InvalidAccessKeyId|SignatureDoesNotMatch|AuthenticationFailed": _CREDENTIALS,
     r"no space left|disk is full|disk i/o error|disk quota|file too large": _SPACE,
     r"read-?only (file ?system|database)|permission denied|unable to open database file": _RIGHTS,
     r"too many open files": _FILES,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -117,3 +118,35 @@ def test_refused_at_any_moment_a_run_ends_in_an_error_of_one_line_and_a_clean_ru
     materialise(lake, zone, RUN, Limits())
     assert RUN in find_landed(far_lake, far_zone, [RUN])
     assert digests(far_lake, RUN, BRONZE) == digests(lake, RUN, BRONZE)
+
+
+def find_fault(act: Callable[[], object]) -> SourceUnavailable | None:
+    """The error that something ends in; none where it does not."""
+    try:
+        act()
+    except SourceUnavailable as error:
+        return error
+    return None
+
+
+def test_credentials_that_expire_after_any_number_of_requests_are_named_and_leave_nothing_half_there(
+    gate: StoreProxy, bucket: str
+) -> None:
+    lake = Lake(Location.of(f"{bucket}/lake", gate.options))
+    lake.replace(READINGS, "a", readings("a", [0.0] * 3), FIRST)
+    faults, found = [], [0.0] * 3
+    for number in range(100):
+        before, wanted, gate.good_for = found, [float(number + 1)] * 3, number
+        rows, made_from = readings("a", wanted), f"{number:064x}"
+        fault = find_fault(partial(lake.replace, READINGS, "a", rows, made_from))
+        gate.good_for = None
+        found = lake.scan(READINGS).collect()["power_w"].to_list()
+        if fault is None:
+            break
+        check_explained(fault, SCHEME)
+        assert "credentials, which have expired" in (fault.hint or "")
+        assert found in (before, wanted)
+        faults.append(found == wanted)
+    assert len(faults) > 3
+    assert not faults[0]
+    assert found == wanted

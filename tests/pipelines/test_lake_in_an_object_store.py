@@ -11,7 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from assets.build.catalogue import TABLES
-from benchmarks.object_store import FAULTS, read_injected, serve_proxy
+from assets.build.context import BuildContext
+from assets.build.tiers import TIERS, build_tier
+from benchmarks.object_store import FAULTS, read_injected, renew_credentials, serve_proxy
+from bronze.limits import Limits
+from lake.digest import combine
+from lake.engines import PolarsEngine
+from lake.errors import LakeError
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from pipelines.cli.main import main
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
+    from lake.store import Lake
     from pipelines.settings import Settings
 
 RUNS = {"calm-off": (100, OFF), "calm-tee": (120, f'{TEE}baseline = "calm-off"\n')}
@@ -89,8 +96,9 @@ class Sites:
 
     near: Site
     far: Site
-    # The port of the latter.
+    # The ports of the latter, and of the store itself.
     proxy: int
+    port: int
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +132,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
             for run_id, directory in runs.items():
                 site.ask("land", str(directory), "--run-id", run_id)
             site.build()
-        yield Sites(near, far, proxy)
+        yield Sites(near, far, proxy, port)
 
 
 def test_with_one_request_in_twenty_failing_every_table_has_the_rows_of_a_local_lake(sites: Sites) -> None:
@@ -165,6 +173,42 @@ def test_every_partition_in_the_store_holds_what_was_signed(sites: Sites) -> Non
 def test_keys_are_rotated_in_the_store(sites: Sites) -> None:
     assert "sealed again" in sites.far.ask("keys", "rotate")
     assert "every partition is sealed with the active key" in sites.far.ask("keys", "rotate").lower()
+
+
+def build_until_fault(lake: Lake, zone: LandingZone, run_id: str) -> LakeError | None:
+    """All tiers of a run, as far as they come; the error that ended it."""
+    for tier in TIERS:
+        try:
+            (made,) = build_tier(BuildContext(lake, zone, Limits()), tier, [run_id], PolarsEngine)
+        except LakeError as error:
+            return error
+        if made.fault is not None:
+            return made.fault
+    return None
+
+
+def test_credentials_that_expire_again_and_again_are_named_and_renewed_ones_finish_the_run(sites: Sites) -> None:
+    (near, far), port = (sites.near, sites.far), sites.port
+    faults = []
+    with serve_proxy(port, SEED, 0.0) as proxy:
+        options = {**far.variables, **EMULATOR.options_for(proxy)}
+        chosen = settings(f"{far.lake}-renewed", far.landing, environment=options)
+        lake, zone = open_lake(chosen), LandingZone(chosen.landing)
+        for turn in range(20):
+            renew_credentials(proxy, 400 << turn)
+            fault = build_until_fault(lake, zone, "calm-off")
+            if fault is None:
+                break
+            faults.append(str(fault))
+        renew_credentials(proxy, 1 << 40)
+        found = {
+            table.full_name: lake.snapshot(table).content_sha256("calm-off")
+            for some in TIERS.values()
+            for table in some
+        }
+    assert len(faults) >= 2
+    assert [one for one in faults if "renew the store's credentials" not in one or "\n" in one] == []
+    assert found == {name: near.state.get((name, "calm-off"), combine([])) for name in found}
 
 
 if is_soak():
