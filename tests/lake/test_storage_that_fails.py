@@ -134,7 +134,7 @@ def test_credentials_that_expire_after_any_number_of_requests_are_named_and_leav
 ) -> None:
     lake = Lake(Location.of(f"{bucket}/lake", gate.options))
     lake.replace(READINGS, "a", readings("a", [0.0] * 3), FIRST)
-    faults, found = [], [0.0] * 3
+    faults, wanted, found = [], [0.0] * 3, [0.0] * 3
     for number in range(100):
         before, wanted, gate.good_for = found, [float(number + 1)] * 3, number
         rows, made_from = readings("a", wanted), f"{number:064x}"
