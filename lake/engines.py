@@ -47,8 +47,10 @@ class Engine(Protocol):
         """Run the plan; `is_small`: all of its inputs fit memory at once; `is_lean`: read twice rather than keep."""
         ...
 
-    def compute(self, plan: Callable[..., Frame], *inputs: Frame, **how: Hashable) -> pa.Table:
-        """Run a plan of small inputs which they and `how` alone decide: an engine may keep it for the next such."""
+    def compute(
+        self, plan: Callable[..., Frame], *inputs: Frame, is_small: bool, is_lean: bool = False, **how: Hashable
+    ) -> pa.Table:
+        """Run a plan which its inputs and `how` alone decide: where they are small, an engine may keep it."""
         ...
 
     def each(self, plan: Plan, shares: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -59,9 +61,16 @@ class Engine(Protocol):
 class ReplanningEngine:
     """An engine whose plans hold their rows: each share has a plan of its own."""
 
-    def compute(self: Engine, plan: Callable[..., Frame], *inputs: Frame, **how: Hashable) -> pa.Table:
+    def compute(
+        self: Engine,
+        plan: Callable[..., Frame],
+        *inputs: Frame,
+        is_small: bool,
+        is_lean: bool = False,
+        **how: Hashable,
+    ) -> pa.Table:
         """Plan and run."""
-        return self.rows(plan(*inputs, **how), is_small=True)
+        return self.rows(plan(*inputs, **how), is_small=is_small, is_lean=is_lean)
 
     def each(self: Engine, plan: Plan, shares: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Plan and run, share by share."""
@@ -100,9 +109,13 @@ class PolarsEngine:
         except (PolarsError, PanicException) as error:
             raise describe_engine_error(self.name, error) from error
 
-    def compute(self, plan: Callable[..., Frame], *inputs: Frame, **how: Hashable) -> pa.Table:
-        """Run a plan that this process made for another run, or make it."""
-        return self._compute(_share_plans(), plan, inputs, how)
+    def compute(
+        self, plan: Callable[..., Frame], *inputs: Frame, is_small: bool, is_lean: bool = False, **how: Hashable
+    ) -> pa.Table:
+        """Run a plan; one of small inputs may have been made before, for another run."""
+        if is_small:
+            return self._compute(_share_plans(), plan, inputs, how)
+        return self.rows(plan(*inputs, **how), is_lean=is_lean)
 
     def each(self, plan: Plan, shares: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Plan once, over whatever share is at hand when it runs: to plan takes a fifth of the time of a share."""

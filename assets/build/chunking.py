@@ -36,10 +36,9 @@ class Chunk:
         return frame.filter(nw.col("rank").is_in(self.ranks))
 
 
-def is_small(run: pa.Table) -> bool:
-    """Whether a run, by its row of `bronze.runs`, recorded no more than a chunk: memory may hold all of it at once."""
-    rows = (pc.sum(run.column(name)).as_py() or 0 for name in ("events_count", "records_count"))
-    return sum(rows) <= CHUNK_EVENTS
+def is_small(rows: int) -> bool:
+    """Whether a run of so many rows fits a chunk: memory may hold all of it at once."""
+    return rows <= CHUNK_EVENTS
 
 
 def part_of(parts: int, where: nw.Expr | None = None) -> nw.Expr:

@@ -17,7 +17,6 @@ from assets.build.catalogue import find_transform, select
 from assets.build.chunking import assign_slices, plan_chunks
 from assets.build.freshness import Look, fingerprint_run
 from assets.build.table_tasks import hand_out
-from bronze import runs as landed
 from gold import (
     attested_runs,
     copy_bandwidth,
@@ -44,10 +43,20 @@ from lake.engines import PolarsEngine
 from lake.errors import naming
 from lake.spill import SpilledRows
 from lake.tables import Scope
-from silver import collectives, memory_events, operator_shapes, recordings, runs, spans, steps, throughput
+from silver import (
+    collectives,
+    device_samples,
+    memory_events,
+    operator_shapes,
+    recordings,
+    runs,
+    spans,
+    steps,
+    throughput,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -151,7 +160,6 @@ class GoldBuild:
         self._run_id = run_id
         self._engine = engine
         self._at_hand: dict[Table, Frame] = {}
-        self._is_small = chunking.is_small(engine.rows(self._read(landed.TABLE)))
         self._spanned = self._read(spans.TABLE)
         self._stepped = self._compute_once(self._read(steps.TABLE))
         self._at_hand = {spans.TABLE: self._spanned, steps.TABLE: self._stepped}
@@ -170,11 +178,12 @@ class GoldBuild:
     def _wrap_known(self, name: str) -> Frame:
         return self._engine.wrap(self.known[name])
 
-    def _compute(self, plan: Callable[..., Frame], *inputs: Frame, is_lean: bool = False, **how: Hashable) -> pa.Table:
-        """The rows of a plan; a small run's may have been made for another one."""
-        if self._is_small:
-            return self._engine.compute(plan, *inputs, **how)
-        return self._engine.rows(plan(*inputs, **how), is_lean=is_lean)
+    @cached_property
+    def _compute(self) -> Callable[..., pa.Table]:
+        """Runs a plan, and may keep it where what may be large of the run, as the log counts it, is not."""
+        large = (spans.TABLE, memory_events.TABLE, device_samples.TABLE)
+        rows = (self._lake.snapshot(table).partition(self._run_id).rows for table in large)
+        return partial(self._engine.compute, is_small=chunking.is_small(sum(rows)))
 
     def materialise(self, made_from: Mapping[Table, str]) -> list[Written]:
         """The tables in this process, slice by slice where intervals are merged."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -52,7 +53,7 @@ from silver.event_rules import COMPLETE
 from silver.site_patterns import combine_patterns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from assets.build.chunking import Chunk
@@ -122,7 +123,8 @@ class SilverBuild:
         )
         self._site = self._patterns(look.site_patterns)
         self._chunks = list(plan_chunks(self._events_by_rank, chunking.CHUNK_EVENTS))
-        self._is_small = chunking.is_small(engine.rows(self._runs))
+        (row,) = engine.rows(self._runs.select("events_count", "records_count")).to_pylist()
+        self._compute = partial(engine.compute, is_small=chunking.is_small(sum(row.values())))
         self._made: dict[str, Frame] = {}
 
     def materialise(self, tables: Sequence[Table]) -> list[Written]:
@@ -199,12 +201,6 @@ class SilverBuild:
 
         return builds.get(table.name, transform_inputs)()
 
-    def _compute(self, plan: Callable[..., Frame], *inputs: Frame, **how: Hashable) -> pa.Table:
-        """The rows of a plan; a small run's may have been made for another one."""
-        if self._is_small:
-            return self._engine.compute(plan, *inputs, **how)
-        return self._engine.rows(plan(*inputs, **how))
-
     def _find_input(self, table: Table) -> Frame:
         """What a table is made from: at hand where it is small and was read or made before, else from the lake."""
         if table in self._at_hand:
@@ -229,7 +225,8 @@ class SilverBuild:
                 traced = profiler_events.adapt_trace_events(chunk.of(self._traces))
                 mine = self._adapt_profiled(self._select_profiled(chunk.ranks))
                 mine = None if mine is None else chunk.of(mine)
-                yield self._engine.compute(spans.conform, self._concat_profilers(traced, mine), *known, site=self._site)
+                events = self._concat_profilers(traced, mine)
+                yield self._engine.compute(spans.conform, events, *known, is_small=True, site=self._site)
             elif chunk.part == 0:
                 (rank,) = chunk.ranks
                 yield from self._build_by_chunk(rank, chunk.parts, stage, conform)

@@ -106,6 +106,9 @@ def test_polars_computes_what_is_shared_once_however_deep_it_lies(is_small: bool
     source = pl.DataFrame(share(1, 2, 3, 4)).lazy().map_batches(noting)
     PolarsEngine().rows(share_frames(nw.from_native(source)), is_small=is_small)
     assert times == [4]
+    # A plan that is kept is one of these, over what stands in for its inputs.
+    PolarsEngine().compute(share_frames, nw.from_native(source), is_small=is_small)
+    assert times == [4, 4]
 
 
 def test_a_plan_that_is_cut_has_the_same_rows_and_nothing_behind_them(engine: Engine) -> None:
@@ -142,8 +145,9 @@ def count_above(events: Frame, limits: Frame, *, group: str, is_odd: bool = Fals
 LIMITS = pa.table({"group": ["even", "odd"], "limit": [2, 1]})
 
 
-def count_in(engine: Engine, events: pa.Table, **how: object) -> int:
-    found = engine.compute(count_above, engine.wrap(events), engine.wrap(LIMITS), **how)
+def count_in(engine: Engine, events: pa.Table, group: str, *, is_odd: bool = False) -> int:
+    frames = (engine.wrap(events), engine.wrap(LIMITS))
+    found = engine.compute(count_above, *frames, is_small=True, group=group, is_odd=is_odd)
     return int(found.column("found")[0].as_py())
 
 
@@ -161,7 +165,7 @@ def test_polars_plans_once_for_each_function_its_columns_and_what_it_is_told() -
 
     engine, wider = PolarsEngine(), SHARES[0].append_column("more", pa.array([1, 2, 3, 4]))
     found = [
-        engine.compute(plan, engine.wrap(rows), column=column).column(column)[0].as_py()
+        engine.compute(plan, engine.wrap(rows), is_small=True, column=column).column(column)[0].as_py()
         for rows, column in [(SHARES[0], "number"), (SHARES[2], "number"), (wider, "number"), (wider, "more")]
     ]
     assert found == [10, 22, 10, 10]
@@ -180,7 +184,7 @@ def test_threads_that_run_one_plan_at_once_each_see_their_own_rows() -> None:
         return waiting.select(nw.col("number").sum())
 
     def add_up(rows: pa.Table) -> int:
-        return int(engine.compute(plan, engine.wrap(rows)).column("number")[0].as_py())
+        return int(engine.compute(plan, engine.wrap(rows), is_small=True).column("number")[0].as_py())
 
     with ThreadPoolExecutor(2) as pool:
         assert [list(pool.map(add_up, [SHARES[0], SHARES[2]])) for _ in range(3)] == [[10, 22]] * 3
