@@ -1,4 +1,4 @@
-"""Polars plans that are made once and run again on other rows: of a small run, planning takes longer than running."""
+"""Polars plans that are made once and run again on other rows: for a small run, planning takes as long as running."""
 
 from __future__ import annotations
 

@@ -346,6 +346,7 @@ def _conform_run(
     records: Frame,
     attested: Frame,
 ) -> Frame:
+    """`silver.runs`, with what was recorded beside the traces as evidence of the regime."""
     evidence = cc_evidence.count_evidence(sampled, records, attested, run)
     return runs.conform(run, spanned, stepped, crossed, logged, evidence)
 
