@@ -8,6 +8,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -251,8 +252,14 @@ def mark_landing(
 
 def version() -> str:
     """The version of everything that decides what a source becomes."""
+    return _digest_readers(json.dumps([READERS_VERSION, kineto_arguments.VERSION, formats.VERSIONS]))
+
+
+@cache
+def _digest_readers(versions: str) -> str:
+    """Once for each: a look at many runs asks for it with every one of them."""
     schemas = [f"{table.full_name}:{table.spark_ddl}" for table in TABLES]
-    return _digest([READERS_VERSION, kineto_arguments.VERSION, formats.VERSIONS, schemas])
+    return _digest([*json.loads(versions), schemas])
 
 
 @dataclass(frozen=True)

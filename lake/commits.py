@@ -59,9 +59,9 @@ def describe_commit(notes: Mapping[str, str], actions: Sequence[object], marks: 
     )
 
 
-def remove_file(path: str, size: int, values: dict[str, str | None]) -> RemoveAction:
+def remove_file(path: str, size: int, values: Mapping[str, str | None]) -> RemoveAction:
     """What the Delta log will say of a file that is no longer part of a table."""
-    return RemoveAction(path, True, int(time.time() * 1000), size, values)
+    return RemoveAction(path, True, int(time.time() * 1000), size, dict(values))
 
 
 def wait_before_retry(attempt: int) -> None:

@@ -14,10 +14,8 @@ from lake.errors import ContractBroken
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltalake import DeltaTable
-
     from lake.locations import Location
-    from lake.open_tables import FixedTable
+    from lake.table_log import TableLog
     from lake.tables import Column, Table
 
 
@@ -88,12 +86,12 @@ def matches(values: dict[str, Any]) -> pc.Expression:
     return reduce(and_, (pc.field(name) == value for name, value in values.items()))
 
 
-def find_outdated(table: Table, handle: DeltaTable | FixedTable) -> tuple[str, ...]:
+def find_outdated(table: Table, log: TableLog) -> tuple[str, ...]:
     """What of a stored table's columns or partitions is not as declared: another version wrote it."""
-    found = {field.name: str(field.type) for field in pa.schema(handle.schema().to_arrow())}
+    found = log.columns
     wanted = {field.name: str(field.type) for field in table.arrow_schema}
-    parted = handle.metadata().partition_columns
-    if found == wanted and parted == list(table.partition_by):
+    parted = log.partition_columns
+    if found == wanted and parted == table.partition_by:
         return ()
     differing = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
     return tuple(differing) or (f"partitions {', '.join(parted)}",)

@@ -17,6 +17,7 @@ from lake.cut_off import repeat_cut_off
 from lake.durability import Disk
 from lake.landing_notes import remove_note
 from lake.locations import report_unreachable
+from lake.settled_runs import remove_memory
 from lake.snapshot import bytes_id, seen_id, stated_id
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def purge_history(place: Location, name: str, run_ids: Iterable[str]) -> Removed
                 (staging / "locks" / run_id).unlink(missing_ok=True)
         for run_id in run_ids:
             remove_note(place, run_id)
+        remove_memory(place)
         after = _list_sizes(root)
         gone = [size for path, size in before.items() if path not in after]
     return Removed(name, files=len(gone), bytes=sum(gone))

@@ -8,7 +8,7 @@ import stat
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 import obstore
@@ -32,6 +32,14 @@ if TYPE_CHECKING:
     from lake.sealed_files import Recipient
 
 _CLAIM = ".landing"
+
+
+class LandingMarks(NamedTuple):
+    """What stands for a run's landing directory: its manifest, every other file, and whether more is to come."""
+
+    manifest_etag: str
+    listing: list[tuple[str, str]]
+    is_open: bool
 
 
 class LandingZone:
@@ -80,10 +88,20 @@ class LandingZone:
                 return False
             return True
 
+    def list_marks(self, run_id: str) -> LandingMarks:
+        """What stands for a run's directory as it is."""
+        found = self._list_plain_files(run_id) if self.place.is_local else None
+        if found is not None:
+            return found
+        listing = [(entry.name, entry.problem or entry.etag) for entry in self.files(run_id)]
+        return LandingMarks(self.manifest_etag(run_id), listing, self.is_open(run_id))
+
     def manifest_etag(self, run_id: str) -> str:
         """What changes whenever the manifest does."""
         self._require(run_id)
         with report_unreachable(f"{self.place}/{run_id}/{MANIFEST} could not be read"):
+            if self.place.is_local:
+                return _write_etag((self.place.directory / run_id / MANIFEST).stat())
             return str(obstore.head(self.place.store, f"{run_id}/{MANIFEST}")["e_tag"])
 
     def land(
@@ -155,8 +173,15 @@ class LandingZone:
 
     def _has_manifest(self, run_id: str) -> bool:
         if self.place.is_local:
-            manifest = self.place.directory / run_id / MANIFEST
+            run = f"{self.place.directory}/{run_id}"  # as text: there may be many thousands
+            try:
+                found = os.lstat(f"{run}/{MANIFEST}")
+            except OSError:
+                return False
+            if stat.S_ISREG(found.st_mode) and not os.path.islink(run):  # noqa: PTH114
+                return True
             # A link that leads out of the landing zone, for the manifest or the whole run, is never followed.
+            manifest = Path(run, MANIFEST)
             return manifest.is_file() and manifest.resolve().is_relative_to(self.place.directory.resolve())
         try:
             obstore.head(self.place.store, f"{run_id}/{MANIFEST}")
@@ -164,21 +189,44 @@ class LandingZone:
             return False
         return True
 
+    def _list_plain_files(self, run_id: str) -> LandingMarks | None:
+        """The marks of a directory that holds plain files alone, from one listing; none where it holds more."""
+        etag, listing, is_open = None, [], False
+        directory = f"{self.place.directory}/{slug(run_id)}"
+        try:
+            if os.path.islink(directory):  # noqa: PTH114 - as text: there may be many thousands
+                return None
+            for entry in os.scandir(directory):
+                if not entry.is_file(follow_symlinks=False) or not entry.name.isascii():
+                    return None
+                if entry.name == MANIFEST:
+                    etag = _write_etag(entry.stat())
+                elif entry.name == OPEN:
+                    is_open = True
+                else:
+                    listing.append((entry.name, mark_of(entry.stat())))
+        except OSError:  # it changes under our eyes, or may not be read: looked at file by file, that is told
+            return None
+        return None if etag is None else LandingMarks(etag, sorted(listing), is_open)
+
     def _local_files(self, run_id: str) -> Iterator[LandedFile]:
-        root, listed_ns = self.place.directory.resolve(), time.time_ns()
-        for entry in (self.place.directory / run_id).iterdir():
+        listed_ns = time.time_ns()
+        directory = self.place.directory / run_id
+        is_inside = not directory.is_symlink()
+        for entry in os.scandir(directory):
             name = entry.name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             try:
-                target = entry.resolve(strict=True)
-                facts = target.stat()
+                # Only a link leads elsewhere, and to follow one takes longer than all the rest.
+                target = None if is_inside and not entry.is_symlink() else Path(entry.path).resolve(strict=True)
+                facts = entry.stat() if target is None else target.stat()
             except (OSError, RuntimeError) as error:  # a link to nothing, or to itself
-                if not os.path.lexists(entry):
+                if not os.path.lexists(entry.path):
                     continue  # renamed or removed since it was listed
                 why = error.strerror if isinstance(error, OSError) else "it leads back to itself"
                 yield LandedFile(self.place, run_id, name, None, "", f"it leads nowhere: {why}")
                 continue
             problem = None
-            if not target.is_relative_to(root):
+            if target is not None and not target.is_relative_to(self.place.directory.resolve()):
                 problem = "it is a link out of the landing zone, which is never followed"
             elif stat.S_ISDIR(facts.st_mode):
                 problem = "it is a directory; a run's files lie side by side"
@@ -254,6 +302,7 @@ class _ListedZone(LandingZone):
         self._files: dict[str, list[LandedFile]] = {}
         self._etags: dict[str, str] = {}
         self._open: dict[str, bool] = {}
+        self._marks: dict[str, LandingMarks] = {}
 
     def run_ids(self) -> tuple[list[str], list[str]]:
         if self._run_ids is None:
@@ -270,6 +319,15 @@ class _ListedZone(LandingZone):
             self._etags[run_id] = self._zone.manifest_etag(run_id)
         return self._etags[run_id]
 
+    def list_marks(self, run_id: str) -> LandingMarks:
+        # Of what was listed already, or else now and before any file is listed to be read.
+        if run_id in self._files or run_id in self._etags:
+            return super().list_marks(run_id)
+        if run_id not in self._marks:
+            self._marks[run_id] = self._zone.list_marks(run_id)
+            self._open.setdefault(run_id, self._marks[run_id].is_open)
+        return self._marks[run_id]
+
     def is_open(self, run_id: str) -> bool:
         if run_id not in self._open:
             self._open[run_id] = self._zone.is_open(run_id)
@@ -277,6 +335,11 @@ class _ListedZone(LandingZone):
 
     def relist(self) -> LandingZone:
         return self._zone
+
+
+def _write_etag(facts: os.stat_result) -> str:
+    """The mark of a local manifest as the store for a local directory writes it, which takes ten times as long."""
+    return f'"{facts.st_ino:x}-{facts.st_mtime_ns // 1000:x}-{facts.st_size:x}"'
 
 
 def _put_file(store: ObjectStore, run_id: str, name: str, source: SourceFile, recipient: Recipient | None) -> None:

@@ -73,7 +73,7 @@ class Location:
         """Whether this is a directory of this machine."""
         return "://" not in self.root
 
-    @property
+    @cached_property
     def directory(self) -> Path:
         """The directory of a local place."""
         if not self.is_local:
@@ -89,7 +89,7 @@ class Location:
         if self.is_local:
             if not self.directory.is_dir():
                 return []
-            return sorted(entry.name for entry in self.directory.iterdir() if entry.is_dir() and entry.name[0] != ".")
+            return sorted(entry.name for entry in os.scandir(self.root) if entry.is_dir() and entry.name[0] != ".")
         import obstore
 
         prefixes = obstore.list_with_delimiter(self.store)["common_prefixes"]

@@ -48,15 +48,18 @@ def set_aside_cut_entries(log: Path, aside: Path, table: str) -> None:
             )
 
 
-def mark_log(log: Path, version: int) -> object:
-    """What stands for a table's log while this version is its last; unlike any other mark where it is not."""
-    if (log / f"{version + 1:020}.json").exists():
-        return object()
+def mark_entry(log: Path, version: int) -> object:
+    """What stands for one entry of a table's log; unlike any other mark where it is not there."""
     try:
         entry = (log / f"{version:020}.json").stat()
-        return log.stat().st_mtime_ns, entry.st_ino, entry.st_mtime_ns, entry.st_size
     except FileNotFoundError:
         return object()
+    return entry.st_ino, entry.st_mtime_ns, entry.st_size
+
+
+def is_last_entry(log: Path, version: int) -> bool:
+    """Whether no entry follows this one."""
+    return not (log / f"{version + 1:020}.json").exists()
 
 
 def remove_leftovers(log: Path, older_than_s: float = _LEFT_BEHIND_S) -> list[str]:

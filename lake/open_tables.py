@@ -1,24 +1,26 @@
-"""Delta tables that are open in this process: each is opened once for whoever reads it, and again where it has changed.
+"""The tables of a lake that this process knows: each log is read once for whoever asks, and on from there.
 
-To open a table of an object store takes a request for each log entry since the last checkpoint; to see that nothing has
-changed since, one listing of the log's end, and what has is read on from there. A local table takes milliseconds, and a
-command that asks of 60 tables in several places some hundreds of them.
+In an object store, to see that nothing has changed since takes one listing of the log's end. Who writes has a handle of
+Delta's; one that was opened there, at the cost of a request for each log entry, is kept for who writes next.
 """
 
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import obstore
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from lake.log_marks import LogMarks
+from lake.locations import Location
+from lake.log_recovery import is_last_entry, mark_entry, set_aside_cut_entries
+from lake.table_log import UnknownLog, describe_opened, read_log
 
 if TYPE_CHECKING:
-    from lake.locations import Location
+    from lake.table_log import TableLog
 
 _KEPT_PER_TABLE = 4
 _KEPT_LAKES = 8
@@ -32,68 +34,68 @@ def open_table(root: Location, version: int | None = None) -> DeltaTable | None:
         return None
 
 
+def read_current(root: Location, before: TableLog | None = None) -> TableLog | None:
+    """What the log says now, by Delta where we do not know our way in it; none where there is no table."""
+    for basis in (None,) if before is None else (before, None):
+        with suppress(UnknownLog):
+            return read_log(root, basis)
+    handle = open_table(root)
+    return None if handle is None else describe_opened(handle)
+
+
 def share_tables(place: Location) -> OpenTables:
     """The tables of a lake that are open in this process, whoever in it opened them."""
     return _find_shared(place.root, frozenset(place.options.items()))
 
 
-class FixedTable:
-    """What a table was at one version, whatever becomes of the handle that it was read from."""
-
-    marks: LogMarks
-
-    def __init__(self, root: Location, handle: DeltaTable, before: FixedTable | None) -> None:
-        self._version = handle.version()
-        self._schema = handle.schema()
-        self._metadata = handle.metadata()
-        self._files = handle.get_add_actions(flatten=True)
-        # Those of an earlier version are read on from.
-        known = None if before is None or before.version() > self._version else before.marks
-        if known is not None and known.version == self._version:
-            self.marks = known
-        else:
-            self.marks = LogMarks(root, self._version, None if known is None else known.basis)
-
-    def version(self) -> int:
-        """The version."""
-        return self._version
-
-    def schema(self) -> Any:
-        """The columns."""
-        return self._schema
-
-    def metadata(self) -> Any:
-        """What the table says of itself."""
-        return self._metadata
-
-    def get_add_actions(self, *, flatten: Literal[True]) -> Any:  # noqa: ARG002 - as Delta's own is called
-        """The data files."""
-        return self._files
-
-
 class OpenTables:
     """The tables of one lake; in an object store, who writes has a handle to itself until it gives it back."""
 
-    def __init__(self) -> None:
-        # Of a local lake: tables as they were opened last, to be read, with the mark of their log then.
-        self.local: dict[str, tuple[DeltaTable, object]] = {}
+    def __init__(self, place: Location) -> None:
+        self._place = place
         self._guard = threading.Lock()
         self._idle: dict[str, list[DeltaTable]] = {}
-        # With the mark of the entry of that version, once the log was listed.
-        self._known: dict[str, tuple[FixedTable, str | None]] = {}
+        # As they were read last, with what stood for the log then.
+        self._known: dict[str, tuple[TableLog, object]] = {}
 
-    def read(self, root: Location) -> FixedTable | None:
-        """The table as it is now, to be read."""
-        known, mark = self._known.get(root.root, (None, None))
+    def read(self, table: str) -> TableLog | None:
+        """What the log of a table says now; none where there is no table. It is read only where it has changed."""
+        root = self._place.child(*table.split("."))
+        return self._read_locally(table, root) if root.is_local else self._read_remotely(table, root)
+
+    def set_aside(self, table: str) -> None:
+        """Move what a power cut left of a local table's log out of it."""
+        aside = self._place.directory / "_staging" / table / "unreadable"
+        set_aside_cut_entries(self._place.child(*table.split(".")).directory / "_delta_log", aside, table)
+
+    def _read_locally(self, table: str, root: Location) -> TableLog | None:
+        folder = root.directory / "_delta_log"
+        known, mark = self._known.get(table, (None, None))
+        is_whole = known is not None and mark == mark_entry(folder, known.version)
+        if known is not None and is_whole and is_last_entry(folder, known.version):
+            return known
+        self.set_aside(table)
+        log = read_current(root, known if is_whole else None)
+        if log is not None:
+            # Marked after it was read: what was committed in between is an entry that follows.
+            self._known[table] = (log, mark_entry(folder, log.version))
+        return log
+
+    def _read_remotely(self, table: str, root: Location) -> TableLog | None:
+        known, mark = self._known.get(table, (None, None))
         if known is not None:
-            last, found = _find_end(root, known.version())
-            if found is not None and last == known.version() and mark in {None, found}:
-                self._known[root.root] = (known, found)
-                return known
+            last, found = _find_end(root, known.version)
             if found is None or mark not in {None, found}:
                 self._forget(root)
-        handle = self.take(root)
-        return None if handle is None else self.give_back(root, handle)
+                self._known.pop(table, None)
+                known = None
+            elif last == known.version:
+                self._known[table] = (known, found)
+                return known
+        log = read_current(root, known)
+        if log is not None:
+            self._known[table] = (log, None)  # marked when the log is listed
+        return log
 
     def take(self, root: Location) -> DeltaTable | None:
         """The table as it is now, for one writer alone."""
@@ -114,32 +116,22 @@ class OpenTables:
                 return handle
         return open_table(root)
 
-    def give_back(self, root: Location, handle: DeltaTable) -> FixedTable:
-        """Keep a handle for whoever needs one next; gives what the table is."""
-        known, _ = self._known.get(root.root, (None, None))
-        fixed = FixedTable(root, handle, known)
+    def give_back(self, root: Location, handle: DeltaTable) -> None:
+        """Keep a handle for whoever writes next."""
         with self._guard:
-            if known is None or known.version() < fixed.version():
-                self._known[root.root] = (fixed, None)
             waiting = self._idle.setdefault(root.root, [])
             if len(waiting) < _KEPT_PER_TABLE:
                 waiting.append(handle)
-        return fixed
-
-    def fix(self, root: Location, handle: DeltaTable) -> FixedTable:
-        """What a table is whose handle a writer holds."""
-        return FixedTable(root, handle, self._known.get(root.root, (None, None))[0])
 
     def _forget(self, root: Location) -> None:
-        """The log was taken away, or put back to an earlier state: nothing that was read of it holds."""
+        """The log was taken away, or put back to an earlier state: no handle that was opened before holds."""
         with self._guard:
             self._idle.pop(root.root, None)
-            self._known.pop(root.root, None)
 
 
 @lru_cache(maxsize=_KEPT_LAKES)
-def _find_shared(_root: str, _options: frozenset[tuple[str, str]]) -> OpenTables:
-    return OpenTables()
+def _find_shared(root: str, options: frozenset[tuple[str, str]]) -> OpenTables:
+    return OpenTables(Location(root, dict(options)))
 
 
 def _find_end(root: Location, version: int) -> tuple[int, str | None]:

@@ -17,16 +17,15 @@ from lake.errors import ContractBroken
 from lake.identity import is_slug, slug
 from lake.keyring_guard import KeyringGuard
 from lake.locations import report_unreachable
-from lake.log_marks import LogMarks
-from lake.log_recovery import mark_log, set_aside_cut_entries
-from lake.open_tables import FixedTable, open_table, share_tables
+from lake.open_tables import open_table, share_tables
 from lake.sealed_source import is_sealed_source, scan_opened
 from lake.sealing import TOKEN, unseal
-from lake.snapshot import Snapshot, list_data_files
+from lake.snapshot import Snapshot
+from lake.table_log import describe_opened
 from lake.tables import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import duckdb
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from lake.keyring import Keyring
     from lake.lineage.recorder import Lineage
     from lake.locations import Location
+    from lake.table_log import TableLog
     from lake.tables import Table
 
 BATCH_ROWS = 65_536
@@ -90,11 +90,9 @@ class LakeReader:
 
     def snapshot(self, table: Table) -> Snapshot:
         """The table as it is now: one look at the log for any number of questions."""
-        handle = self._find_current(table)
-        outdated = () if handle is None else find_outdated(table, handle)
-        if outdated or handle is None:
-            return Snapshot(table, None, self.root(table), None, self._rewrites, outdated)
-        return Snapshot(table, handle, self.root(table), self._find_marks(table, handle), self._rewrites)
+        log = self._read_log(table)
+        outdated = () if log is None else find_outdated(table, log)
+        return Snapshot(table, None if outdated else log, self.root(table), self._rewrites, outdated)
 
     def scan(self, table: Table, run_ids: Sequence[str] | None = None) -> pl.LazyFrame:
         """A Polars scan of the table, or of some runs of it; an absent table is an empty one."""
@@ -140,21 +138,20 @@ class LakeReader:
 
     def dataset(self, table: Table) -> Dataset:
         """The same rows for an engine that may open no file by itself; a damaged one is an error when it is read."""
-        sizes = self._sizes(table)
-        return dataset(table, sorted(path for files in sizes.values() for path in files), self.root(table))
+        snapshot = self._require_readable(table)
+        paths = sorted(path for run_id in snapshot.run_ids for path in snapshot.files(run_id))
+        return dataset(table, paths, self.root(table))
 
     def batches(
         self, table: Table, run_id: str, columns: Sequence[str], **values: int | str
     ) -> Iterator[pa.RecordBatch]:
         """The rows of some inner partitions, file by file and a batch at a time: nothing is read ahead."""
-        handle = self._find_current(table)
-        self._require_declared(table, handle)
+        log = self._read_log(table)
+        self._require_declared(table, log)
         stored = [name for name in table.file_schema.names if name in columns]
         schema = table.arrow_schema_of(columns)
-        for path, (_, parted) in sorted(
-            ({} if handle is None else list_data_files(handle, table, [slug(run_id)])).items()
-        ):
-            constants = {table.partition_key: run_id, **cast_partition_values(table, parted)}
+        for path, file in sorted({}.items() if log is None else log.files.get(slug(run_id), {}).items()):
+            constants = {table.partition_key: run_id, **cast_partition_values(table, file.values)}
             if any(constants[name] != value for name, value in values.items()):
                 continue
             for batch in self._open_file(table, path, stored, run_id):
@@ -269,61 +266,48 @@ class LakeReader:
 
     def _paths(self, table: Table, run_ids: Sequence[str] | None) -> list[str]:
         """The same below the table's own path."""
-        found = self._sizes(table)
-        wanted = found if run_ids is None else {slug(run_id) for run_id in run_ids}
-        sizes = {path: size for run_id, files in found.items() if run_id in wanted for path, size in files.items()}
+        snapshot = self._require_readable(table)
+        wanted = snapshot.run_ids if run_ids is None else sorted({slug(run_id) for run_id in run_ids})
+        sizes = {path: size for run_id in wanted for path, size in snapshot.sizes(run_id).items()}
         return pick_paths(table, self.root(table), sizes, skips_damaged=self._skips_damaged)
 
-    def _sizes(self, table: Table) -> dict[str, dict[str, int]]:
-        """The data files that can be read; an overview takes a table that another version wrote for an empty one."""
+    def _require_readable(self, table: Table) -> Snapshot:
+        """The table as it is now; an overview takes one that another version wrote for an empty one."""
         snapshot = self.snapshot(table)
         if snapshot.outdated and not self._skips_damaged:
             raise describe_outdated(table, snapshot.outdated, self.place)
-        return snapshot.sizes
+        return snapshot
 
     def _open(self, table: Table) -> DeltaTable | None:
         """The table as it is declared, for one writer; none where it is not there, an error where it is outdated."""
         handle = self._find_handle(table)
-        self._require_declared(table, handle)
+        self._require_declared(table, None if handle is None else self._read_log(table))
         return handle
 
-    def _require_declared(self, table: Table, handle: DeltaTable | FixedTable | None) -> None:
-        outdated = () if handle is None else find_outdated(table, handle)
+    def _require_declared(self, table: Table, log: TableLog | None) -> None:
+        outdated = () if log is None else find_outdated(table, log)
         if outdated:
             raise describe_outdated(table, outdated, self.place)
 
-    def _find_current(self, table: Table) -> DeltaTable | FixedTable | None:
-        """The table as it is now, for readers alone: a local one is opened again only where its log has changed."""
-        if not self.place.is_local:
-            with report_unreachable(f"{self.uri(table)} did not answer"):
-                return self._tables.read(self.root(table))
-        log = self.log(table)
-        known, mark = self._tables.local.get(table.full_name, (None, None))
-        if known is not None and mark == mark_log(log, known.version()):
-            return known
-        handle = self._find_handle(table)
-        if handle is not None:
-            # Marked after it was opened: what was committed in between has a next entry, which no mark allows.
-            self._tables.local[table.full_name] = (handle, mark_log(log, handle.version()))
-        return handle
+    def _read_log(self, table: Table) -> TableLog | None:
+        """What the table's log says now; none where there is no table."""
+        with report_unreachable(f"{self.uri(table)} did not answer"):
+            return self._tables.read(table.full_name)
 
-    def _find_marks(self, table: Table, handle: DeltaTable | FixedTable) -> LogMarks:
-        if isinstance(handle, FixedTable):
-            return handle.marks
-        if self.place.is_local:
-            return LogMarks(self.root(table), handle.version(), handle=handle)
-        return self._tables.fix(self.root(table), handle).marks
+    def _read_log_at(self, table: Table, handle: DeltaTable) -> TableLog:
+        """What the log says at the version at which a writer has opened the table."""
+        log = self._read_log(table)
+        return log if log is not None and log.version == handle.version() else describe_opened(handle)
 
     def _find_handle(self, table: Table) -> DeltaTable | None:
         with report_unreachable(f"{self.uri(table)} did not answer"):
-            if self.place.is_local:
-                aside = self.place.directory / "_staging" / table.full_name / "unreadable"
-                set_aside_cut_entries(self.log(table), aside, table.full_name)
-                return open_table(self.root(table))
-            return self._tables.take(self.root(table))
+            if not self.place.is_local:
+                return self._tables.take(self.root(table))
+            self._tables.set_aside(table.full_name)
+            return open_table(self.root(table))
 
 
-def cast_partition_values(table: Table, values: dict[str, str | None]) -> dict[str, Any]:
+def cast_partition_values(table: Table, values: Mapping[str, str | None]) -> dict[str, Any]:
     """The partition values inside a run's partition, of the kinds that are declared."""
     inner = {name: values[name] for name in table.partition_by[1:]}
     return {name: value if table.column(name).kind is Kind.TEXT else int(value or 0) for name, value in inner.items()}

@@ -28,7 +28,7 @@ from lake.log_recovery import remove_leftovers
 from lake.reader import BATCH_ROWS, LakeReader, cast_partition_values
 from lake.sealed_source import SEALED_SOURCE
 from lake.sealing import seal, unseal
-from lake.snapshot import Written, bytes_id, bytes_mark, format_label, list_data_files, mark_of, seen_id, stated_id
+from lake.snapshot import Written, bytes_id, bytes_mark, format_label, mark_of, seen_id, stated_id
 from lake.staging import Stage
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from lake.lineage.keys import SigningKeys
     from lake.lineage.log import LogState
+    from lake.table_log import TableLog
     from lake.tables import Table
 
 _TIERS = ("bronze", "silver", "gold", "checks")
@@ -107,14 +108,14 @@ class Lake(LakeReader):
         materials = [*sources, *self._find_materials(stage.table, [stage.run_id] if read is None else read)]
         for attempt in range(commits.TRIES):
             handle = self._open_or_create(stage.table)
-            log = self._find_marks(stage.table, handle)
-            is_due = any(log.find(app) != mark for app, mark in marks.items())
-            actions, written, bytes_marks = self._exchange(handle, stage, will_sign=is_due)
+            log = self._read_log_at(stage.table, handle)
+            is_due = any(log.find_mark(app) != mark for app, mark in marks.items())
+            actions, written, bytes_marks = self._exchange(log, stage, will_sign=is_due)
             marks |= bytes_marks
-            if not actions and all(log.find(app) == mark for app, mark in marks.items()):
+            if not actions and all(log.find_mark(app) == mark for app, mark in marks.items()):
                 self._give_back(stage.table, handle)
                 return written
-            if seen is None and log.find(seen_id(stage.run_id)) is not None:
+            if seen is None and log.find_mark(seen_id(stage.run_id)) is not None:
                 marks[seen_id(stage.run_id)] = 0  # it is no longer what was seen then
             try:
                 return self._commit(handle, stage, actions, written, marks, materials, {"made_from_sha256": made_from})
@@ -132,17 +133,18 @@ class Lake(LakeReader):
         for attempt in range(commits.TRIES):
             with self.stage(table, run_id) as stage:
                 keyring, handle = self._keys(stored), self._open_or_create(table)
-                before = list_data_files(handle, table, [run_id])
-                for path, (_, values) in before.items():
+                log = self._read_log_at(table, handle)
+                before = log.files.get(run_id, {})
+                for path, file in before.items():
                     unit = stage.unit()
                     for batch in self._batches(table, path):
                         unit.write(unseal(stored, batch, keyring, run_id))
-                    unit.finish(**cast_partition_values(table, values))
-                actions, written, bytes_marks = self._exchange(handle, stage)
+                    unit.finish(**cast_partition_values(table, file.values))
+                actions, written, bytes_marks = self._exchange(log, stage)
                 if not actions:
                     return written
                 # The log keeps every mark; this one is said again so that another writer of the run conflicts.
-                marks = {run_id: self._find_marks(table, handle).find(run_id) or 0, **bytes_marks}
+                marks = {run_id: log.find_mark(run_id) or 0, **bytes_marks}
                 if self._lineage is not None:
                     marks[stated_id(run_id)] = mark_of(written.content_sha256)
                 name, rows = name_partition(table.full_name, run_id), combine(map(format_label, before))
@@ -224,19 +226,21 @@ class Lake(LakeReader):
         return _keep_rows if keyring is None else partial(seal, table, run_id=run_id, keyring=keyring)
 
     def _exchange(
-        self, handle: DeltaTable, stage: Stage, *, will_sign: bool = False
+        self, log: TableLog, stage: Stage, *, will_sign: bool = False
     ) -> tuple[list[Any], Written, dict[str, int]]:
         """Move a stage's files to their names.
 
         Gives the actions that make them the partition, what it will be, and the mark of its bytes where they change.
         """
         units = {unit.path: unit for unit in stage.units}
-        before = list_data_files(handle, stage.table, [stage.run_id])
+        before = log.files.get(stage.run_id, {})
         added = [unit for path, unit in units.items() if path not in before]
-        kept = {path: size for path, (size, _) in before.items() if path in units}
+        kept = {path: file.size_bytes for path, file in before.items() if path in units}
         damaged = compare_sizes(self.root(stage.table), kept)
         removes = [
-            commits.remove_file(path, size, values) for path, (size, values) in before.items() if path not in units
+            commits.remove_file(path, file.size_bytes, file.values)
+            for path, file in before.items()
+            if path not in units
         ]
         # Where anything changes, the bytes of all files are known afterwards: those that stay are compared.
         is_signed = will_sign and self._lineage is not None
@@ -255,7 +259,7 @@ class Lake(LakeReader):
             bytes=sum(unit.bytes for unit in units.values()),
             files=len(units),
             content_sha256=combine(map(format_label, units)),
-            version=handle.version(),
+            version=log.version,
             is_changed=bool(added or removes or repaired),
         )
         mark = bytes_mark({path: unit.bytes_sha256 for path, unit in units.items()})
@@ -289,7 +293,7 @@ class Lake(LakeReader):
             if self._disk is not None:
                 self._disk.sync_log(self.log(stage.table), before, handle.version())
         if self._lineage is not None:
-            self._lineage.note_commit(stage.table.full_name, stage.run_id, written.content_sha256, handle.version())
+            self._lineage.note_commit(stage.table.full_name, handle.version())
         version = handle.version()
         self._give_back(stage.table, handle)
         return replace(written, version=version)

@@ -143,7 +143,7 @@ class Table:
         elif not self.partition_by or self.column(self.partition_key).kind is not Kind.TEXT:
             raise ContractBroken(f"{self.full_name} must be partitioned by a text first")
 
-    @property
+    @cached_property
     def full_name(self) -> str:
         """The name that people type: `bronze.trace_events`."""
         return f"{self.tier}.{self.name}"
@@ -218,7 +218,7 @@ class Table:
         """The same schema for DuckDB: column name to type."""
         return {c.name: _DUCKDB[c.kind] for c in self.columns}
 
-    @property
+    @cached_property
     def spark_ddl(self) -> str:
         """The same schema as Spark's DDL text."""
         return ", ".join(f"`{c.name}` {_SPARK[c.kind]}{'' if c.nullable else ' NOT NULL'}" for c in self.columns)

@@ -59,12 +59,13 @@ def verify_table(
     if log:
         return Verified(0, 0, log)
     snapshot = lake.snapshot(table)
-    wanted = snapshot.sizes if run_ids is None else set(run_ids)
-    due = [name for name in snapshot.sizes if name in wanted and is_due(snapshot.content_sha256(name))]
+    wanted = None if run_ids is None else set(run_ids)
+    mine = (name for name in snapshot.run_ids if wanted is None or name in wanted)
+    due = [name for name in mine if is_due(snapshot.content_sha256(name))]
     with ThreadPoolExecutor(_PARTITIONS_AT_ONCE, thread_name_prefix="verify") as pool:
         verify = partial(_verify_partition, lake, snapshot, signed)
         damages = [one for found in pool.map(verify, due) for one in found]
-    sizes = [size for name in due for size in snapshot.sizes[name].values()]
+    sizes = [size for name in due for size in snapshot.sizes(name).values()]
     return Verified(len(sizes), sum(sizes), damages)
 
 
@@ -72,7 +73,7 @@ def _verify_partition(
     lake: Lake, snapshot: Snapshot, signed: Mapping[str, Mapping[str, str]], run_id: str
 ) -> list[Damage]:
     """What is wrong with the data files of one run's partition."""
-    table, paths = snapshot.table, sorted(snapshot.sizes[run_id])
+    table, paths = snapshot.table, snapshot.files(run_id)
     wrong = snapshot.damages(run_id)
     if run_id in signed:
         wrong |= _compare_signed(lake, table, signed[run_id], [path for path in paths if path not in wrong])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from assets.build.catalogue import select
 from assets.build.freshness import Look, explain_stale, fingerprint
 from assets.build.gold import PAIR_TABLES
-from assets.build.measured_runs import index_measured_runs
 from gold import (
     energy_overhead,
     operation_costs,
@@ -101,9 +100,9 @@ def stale_pairs(
     software are read as well, so a new one of them makes the pair stale too.
     """
     look = lake if isinstance(lake, Look) else Look(lake)
-    known = index_measured_runs(look)
-    found = pairs.pair_runs(known)
-    lent = pairs.find_noise_groups(found, known)
+    only = None if only is None else set(only)
+    found = look.pairs
+    lent = pairs.find_noise_groups(found, look.measured_runs)
     stale = []
     for run_id, one in found.items():
         if only is not None and run_id not in only:
@@ -189,10 +188,9 @@ def build_families(lake: Lake, *, full: bool = False) -> list[Written]:
 def stale_families(lake: Snapshots, *, full: bool = False) -> list[StaleFamily]:
     """The families of which a member's pair is new; all of them if `full`."""
     look = lake if isinstance(lake, Look) else Look(lake)
-    index = index_measured_runs(look)
     families: dict[tuple[str, str], list[str]] = {}
-    for run_id, pair_of_run in pairs.pair_runs(index).items():
-        family = index[run_id]["family"]
+    for run_id, pair_of_run in look.pairs.items():
+        family = look.measured_runs[run_id]["family"]
         if pair_of_run.is_tee_overhead and family is not None:
             families.setdefault((family, str(pair_of_run.regime)), []).append(run_id)
     snapshot = look.snapshot(scaling.TABLE)

@@ -10,7 +10,6 @@ import polars as pl
 
 from assets.build.declarations import find_table
 from assets.build.freshness import Look, explain_stale, fingerprint
-from assets.build.measured_runs import index_measured_runs
 from gold import (
     cost_model,
     exposure,
@@ -23,7 +22,7 @@ from gold import (
 )
 from gold.forecast_runs import ForecastRun, choose_off_runs, choose_pairs, make_pair, read_run
 from gold.graph_replay import time_graph
-from gold.pairs import OFF, pair_runs, read_fields
+from gold.pairs import OFF, read_fields
 from gold.regime_model import RegimeModel
 from lake.errors import naming
 from silver import throughput
@@ -74,8 +73,7 @@ def stale_regimes(
 ) -> list[StaleRegime]:
     """The regimes of which a pair, or a run without a TEE on the same machine, is new; all of them if `full`."""
     look = lake if isinstance(lake, Look) else Look(lake)
-    index = index_measured_runs(look)
-    paired, stale = pair_runs(index), []
+    index, paired, stale = look.measured_runs, look.pairs, []
     regimes = sorted({str(pair.regime) for pair in paired.values() if pair.is_tee_overhead})
     for regime in regimes:
         chosen = choose_pairs(paired, index, regime)
@@ -122,8 +120,8 @@ def make_forecasts(lake: Lake, stale: StaleRegime) -> list[Written]:
 
 def read_regime(lake: Lake, regime: str, also: Collection[str] = ()) -> RegimeModel:
     """What predictions of a regime go by, as the lake is now, with some runs that are asked about."""
-    index = index_measured_runs(lake)
-    paired = pair_runs(index)
+    look = Look(lake)
+    index, paired = look.measured_runs, look.pairs
     chosen = choose_pairs(paired, index, regime)
     asked = [paired[name] for name in also if name in paired and paired[name].is_tee_overhead]
     chosen += [pair for pair in asked if pair.regime == regime and pair not in chosen]
@@ -135,7 +133,7 @@ def read_model(lake: Lake, regime: str, pairs: Iterable[Pair], off_runs: Collect
     """The runs of some pairs, and runs without a TEE, from their tables: each is read once for all of them."""
     pairs = list(pairs)
     names = sorted({name for pair in pairs for name in (*pair.candidates, *pair.baselines)} | set(off_runs))
-    index = index_measured_runs(lake)
+    index = Look(lake).measured_runs
     runs = read_runs(lake, {name: index[name] for name in names if name in index})
     found = [one for pair in pairs if (one := make_pair(pair, runs)) is not None]
     return RegimeModel(regime, tuple(found), tuple(runs[name] for name in sorted(off_runs) if name in runs))

@@ -15,7 +15,8 @@ from assets.build import chunking
 from assets.build.declarations import find_table
 from bronze import runs as landed
 from bronze import span_patterns
-from gold import attested_runs
+from gold import attested_runs, time_breakdown
+from gold.pairs import pair_runs
 from lake.errors import LakeError
 from lake.side_files import read_beside
 from silver import attestations, device_samples, runs
@@ -25,6 +26,7 @@ from silver.policy import POLICY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from gold.pairs import Index, Pair
     from lake.attestation_keys import AttestationKeys
     from lake.landing_zone import LandingZone
     from lake.locations import Location
@@ -77,9 +79,25 @@ class Look:
         names = sorted({name for table in tables for name in table.inputs})
         return [name for name in names if self.snapshot(find_table(name)).mark(run_id) is None]
 
+    def is_open(self, run_id: str) -> bool:
+        """Whether more files of a run are to come; not asked where there is no landing zone to look at."""
+        return self._zone is not None and self._zone.is_open(run_id)
+
     def mark_landing(self, run_id: str) -> str | None:
         """The mark of a run's landing directory; none where there is no landing zone to look at."""
         return None if self._zone is None else mark_landing(self._zone, run_id, self._keys)
+
+    @cached_property
+    def measured_runs(self) -> Index:
+        """What the log says of every run that has its own gold."""
+        marks = self.snapshot(time_breakdown.TABLE)
+        index = self.snapshot(runs.TABLE).index()
+        return {run_id: run for run_id, run in index.items() if marks.mark(run_id) is not None}
+
+    @cached_property
+    def pairs(self) -> dict[str, Pair]:
+        """Every run that is to be compared, with its baseline or why it has none."""
+        return pair_runs(self.measured_runs)
 
     @cached_property
     def replays(self) -> dict[str, list[str]]:
@@ -100,10 +118,10 @@ def mark_landing(zone: LandingZone, run_id: str, keys: AttestationKeys | None = 
     from bronze import land  # all readers: whoever asks about answers needs none of them
     from lake.attestation_keys import NO_KEYS
 
-    listing = [(entry.name, entry.problem or entry.etag) for entry in zone.files(run_id)]
-    listing += [("/", "sealed files alone")] if zone.seals.must_be_sealed else []
-    listing += [("/", "bronze is sealed")] if zone.seals.seals_bronze else []
-    return land.mark_landing(zone.manifest_etag(run_id), listing, keys or NO_KEYS, is_open=zone.is_open(run_id))
+    found = zone.list_marks(run_id)
+    rules = [("/", "sealed files alone")] if zone.seals.must_be_sealed else []
+    rules += [("/", "bronze is sealed")] if zone.seals.seals_bronze else []
+    return land.mark_landing(found.manifest_etag, [*found.listing, *rules], keys or NO_KEYS, is_open=found.is_open)
 
 
 def digest_code(table: Table) -> str:

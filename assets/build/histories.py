@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assets.build.freshness import Look, explain_stale, fingerprint
-from assets.build.measured_runs import index_measured_runs
 from gold import history, step_overhead, step_times
 from lake.errors import naming
 from silver import attestations, runs
@@ -41,7 +40,7 @@ def stale_histories(lake: Snapshots, *, full: bool = False) -> list[StaleHistory
     """The workloads of which a run or its pair is new; all of them if `full`."""
     look = lake if isinstance(lake, Look) else Look(lake)
     found: dict[tuple[str, str | None], list[str]] = {}
-    for run_id, run in sorted(index_measured_runs(look).items()):
+    for run_id, run in sorted(look.measured_runs.items()):
         workload = history.describe_workload(run)
         if workload is not None:
             found.setdefault((workload, run["regime"]), []).append(run_id)

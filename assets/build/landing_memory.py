@@ -96,7 +96,7 @@ def recall_landing(
     for name, stage in stages.items():
         snapshot = lake.snapshot(stage.table)
         damaged = snapshot.damages(run_id)
-        found = snapshot.sizes.get(run_id, {})
+        found = snapshot.sizes(run_id)
         sizes[name] = {path: size for path, size in found.items() if path not in damaged}
     return LandingMemory(note, stages, sizes, keys.sha256)
 

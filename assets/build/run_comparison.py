@@ -10,7 +10,7 @@ import polars as pl
 
 from assets.build.comparisons import compare_pair
 from assets.build.freshness import Look
-from assets.build.measured_runs import index_measured_runs, require_measured
+from assets.build.measured_runs import require_measured
 from bronze import trace_events
 from gold import comparison, exposure, operation_costs, pairs, step_work, work_changes
 from gold.inference import RunValue, compare_runs
@@ -55,7 +55,7 @@ class RunComparison:
 
 def select_pair(lake: Lake, baseline: str, candidate: str) -> tuple[Pair, pairs.Index]:
     """The pair of two sides as a person names them: a run, which stands for its repeats too, or run ids with commas."""
-    index = index_measured_runs(Look(lake))
+    index = Look(lake).measured_runs
     pair = make_pair(index, split_side(index, baseline), split_side(index, candidate))
     reason = explain_incomparable(index, pair)
     if reason is not None:

@@ -11,6 +11,7 @@ from assets.build.comparisons import COMPARISON_TABLES, explain_published, stale
 from assets.build.forecasts import stale_regimes
 from assets.build.freshness import Look
 from assets.build.histories import stale_histories
+from assets.build.state_memory import MADE, MANY_RUNS, find_settled, recall, remember
 from assets.build.tiers import TIERS, list_left_out
 from assets.checks import outcomes
 from assets.checks.outcomes import asset_checks, read_verdicts
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from assets.build.tiers import Tables
     from assets.checks.outcomes import Outcome, Verdict
     from lake.landing_zone import LandingZone
+    from lake.settled_runs import SettledRuns
     from lake.store import Lake
     from lake.tables import Table
 
@@ -91,21 +93,38 @@ def assess_runs(
     check: bool = True,
     names: Collection[str] | None = None,
     margin: float = MARGIN,
+    memory: SettledRuns | None = None,
+    look: Look | None = None,
 ) -> dict[str, State]:
     """The state of each run, of these tables of it; each table's log is read once for any number of runs.
 
     With `names`, only those of the tables have to be checked: bronze is always made whole, whatever was asked for.
     With `check`, a failed check ends the look: what lies downstream was rightly not made.
+    With `memory`, or where all tables of many runs are asked for, only what has changed since the last look is.
+    With `look`, what it has seen is not looked at again.
     """
-    asked, look = list(run_ids), Look(lake, zone, keys)
+    asked, look = list(run_ids), look or Look(lake, zone, keys)
     made = [*(table for some in tables.values() for table in some), *pair_tables]
-    checks = asset_checks([table for table in made if names is None or table.full_name in names], list_left_out(tables))
-    verdicts = read_verdicts(lake, look, asked, checks)
+    promised = [table for table in made if names is None or table.full_name in names]
+    if not check or set(promised) != set(MADE):
+        memory = None  # of a part of the tables nothing is remembered
+    elif memory is None and len(asked) >= MANY_RUNS:
+        memory = recall(look)
+    settled = set() if memory is None else find_settled(memory, look, asked)
+    rest = [run_id for run_id in asked if run_id not in settled]
+    verdicts = read_verdicts(lake, look, rest, asset_checks(promised, list_left_out(tables)))
     # Bronze always: a part that reads it asks that it be there as it is.
     steps = {"bronze": TIERS["bronze"], **tables, "pairs": pair_tables}
-    stale = {step: find_stale(look, some, asked, margin) for step, some in steps.items()}
+    # A pair goes stale by what becomes of other runs, too.
+    parts = {step: asked if step == "pairs" else rest for step in steps}
+    stale = {step: find_stale(look, some, parts[step], margin) for step, some in steps.items()}
     steps["bronze"] = tables.get("bronze", ())
-    return {run_id: _assess(run_id, steps, stale, verdicts[run_id], check=check) for run_id in asked}
+    found = dict.fromkeys(asked, State())
+    found |= {run_id: State(stale=stale["pairs"][run_id]) for run_id in settled.intersection(stale["pairs"])}
+    found |= {run_id: _assess(run_id, steps, stale, verdicts[run_id], check=check) for run_id in rest}
+    if memory is not None:
+        remember(memory, look, [run_id for run_id in rest if found[run_id] == State()])
+    return found
 
 
 def find_stale(
@@ -138,9 +157,11 @@ def assess_gone(lake: Lake, run_ids: Collection[str], margin: float = MARGIN) ->
     return find_stale(Look(lake), gold.PAIR_TABLES, run_ids, margin)
 
 
-def assess_comparisons(lake: Lake, tables: Sequence[Table] = COMPARISON_TABLES) -> dict[tuple[str, str], State]:
+def assess_comparisons(
+    lake: Lake, tables: Sequence[Table] = COMPARISON_TABLES, look: Look | None = None
+) -> dict[tuple[str, str], State]:
     """The state of each partition of what is measured across runs, by the table's name and the partition's."""
-    look, found = Look(lake), {}
+    look, found = look or Look(lake), {}
     for table in tables:
         stale = find_stale(look, [table])
         partitions = {*look.snapshot(table).run_ids, *stale}
@@ -151,13 +172,14 @@ def assess_comparisons(lake: Lake, tables: Sequence[Table] = COMPARISON_TABLES) 
     return found
 
 
-def add_comparisons(lake: Lake, states: dict[str, State]) -> dict[str, State]:
+def add_comparisons(look: Look, states: dict[str, State]) -> dict[str, State]:
     """The same states, where a run whose family, regime or history is stale says so."""
-    look = Look(lake)
     stale = {member: one.why for one in stale_histories(look) for member in one.members}
     stale |= {member: one.why for one in stale_regimes(look) for member in one.members}
     stale |= {member: one.why for one in stale_families(look) for member in one.members}
-    return {run_id: replace(state, comparison=stale.get(run_id)) for run_id, state in states.items()}
+    return states | {
+        run_id: replace(states[run_id], comparison=why) for run_id, why in stale.items() if run_id in states
+    }
 
 
 def list_left_over(lake: Lake) -> list[str]:

@@ -59,10 +59,5 @@ def find_statement(entry: bytes) -> str | None:
     return None
 
 
-def touches(entry: bytes, partition: str) -> bool:
-    """Whether a commit may have changed a partition: every commit of ours names its own as an application id."""
-    return b'"txn"' not in entry or f'"appId":"{partition}"'.encode() in entry
-
-
 def _log_of(table: str) -> str:
     return f"{table.replace('.', '/')}/_delta_log"

@@ -5,41 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from lake.digest import combine
-from lake.lineage.delta_entries import read_entries, touches
 from lake.lineage.envelope import STATEMENT, sign_payload
 from lake.lineage.log import StatementLog
 from lake.lineage.statements import ROWS, Build, Material, name_partition, write_inventory, write_statement
-from lake.log_marks import LogMarks
-from lake.open_tables import open_table, share_tables
+from lake.open_tables import share_tables
 from lake.snapshot import format_label, mark_of, stated_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from deltalake import DeltaTable
-
     from lake.durability import Disk
     from lake.lineage.keys import SigningKeys
     from lake.lineage.log import LogState
     from lake.locations import Location
-    from lake.open_tables import FixedTable
     from lake.tables import Table
 
 
 def describe_nothing(_: Table) -> Build:
     """A build of which nothing is said."""
     return Build()
-
-
-@dataclass
-class _Known:
-    """The digest of a partition at a version of its table."""
-
-    version: int
-    content_sha256: str
 
 
 @dataclass(frozen=True)
@@ -51,7 +36,6 @@ class Lineage:
     describe: Callable[[Table], Build] = describe_nothing
     # Said in every statement: the engine.
     notes: Mapping[str, str] = field(default_factory=dict)
-    _known: dict[tuple[str, str], _Known] = field(default_factory=dict, repr=False)
     # The oldest version of each table that was committed and is not in the log yet.
     _touched: dict[str, int] = field(default_factory=dict, repr=False)
 
@@ -91,9 +75,8 @@ class Lineage:
             for name in names
         ]
 
-    def note_commit(self, table: str, partition: str, content_sha256: str, version: int) -> None:
-        """Remember what was committed: what is made from it needs no look at the table."""
-        self._known[table, partition] = _Known(version, content_sha256)
+    def note_commit(self, table: str, version: int) -> None:
+        """Remember what was committed, for the log."""
         self._touched[table] = min(version, self._touched.get(table, version))
 
     def log_commits(self, tables: Iterable[str], disk: Disk | None) -> LogState | None:
@@ -113,45 +96,18 @@ class Lineage:
         return state
 
     def _find_digest(self, table: str, partition: str) -> str:
-        known = self._known.get((table, partition))
-        if known is not None:
-            for version, entry in read_entries(self.place, table, known.version + 1):
-                if touches(entry, partition):
-                    break
-                known.version = version
-            else:
-                return known.content_sha256
-        handle = self._open(table)
-        if handle is None:
-            return combine([])
-        # One look at the table for all of its partitions: a pair asks for many.
-        found, version = _digest_partitions(handle), handle.version()
-        for name in {partition, *found}:
-            self._known[table, name] = _Known(version, found.get(name, combine([])))
-        return self._known[table, partition].content_sha256
+        log = share_tables(self.place).read(table)
+        return combine(map(format_label, () if log is None else log.files.get(partition, ())))
 
     def _take_inventory(self, tables: Iterable[str]) -> list[bytes]:
         """What a new log begins with: the rows of all partitions that nobody has signed, as they are now."""
         found = {}
         for table in tables:
-            handle = self._open(table)
-            if handle is None:
-                continue
-            marks = LogMarks(self.place.child(*table.split(".")), handle.version())
-            for partition, rows in _digest_partitions(handle).items():
-                if marks.find(stated_id(partition)) != mark_of(rows):
+            log = share_tables(self.place).read(table)
+            for partition, files in ({} if log is None else log.files).items():
+                rows = combine(map(format_label, files))
+                if log is None or log.find_mark(stated_id(partition)) != mark_of(rows):
                     found[name_partition(table, partition)] = rows
         if not found or self.keys.signer is None:
             return []
         return [sign_payload(STATEMENT, write_inventory(found), self.keys.signer).encode()]
-
-    def _open(self, table: str) -> DeltaTable | FixedTable | None:
-        root = self.place.child(*table.split("."))
-        return open_table(root) if self.place.is_local else share_tables(self.place).read(root)
-
-
-def _digest_partitions(handle: DeltaTable | FixedTable) -> dict[str, str]:
-    """The content digest of every partition of a table."""
-    column = f"partition.{handle.metadata().partition_columns[0]}"
-    actions = pl.DataFrame(handle.get_add_actions(flatten=True)).group_by(column).agg("path")
-    return {name: combine(map(format_label, paths)) for name, paths in actions.iter_rows()}

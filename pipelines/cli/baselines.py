@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING
 
 from assets.build.freshness import Look
-from assets.build.measured_runs import index_measured_runs
 from assets.build.run_comparison import split_side
 from lake.errors import EvidenceRejected, nearest
 from lake.identity import is_slug
@@ -38,7 +37,7 @@ def set_baseline(lake: Lake, name: str, run: str) -> str | None:
     """Let a name stand for a run of the lake; gives the run that it stood for before."""
     if not is_slug(name):
         raise EvidenceRejected(f"{name[:80]!r} is no name for a baseline", "letters, digits, '_', '.' and '-'")
-    members = ",".join(split_side(index_measured_runs(Look(lake)), run))
+    members = ",".join(split_side(Look(lake).measured_runs, run))
     with change_beside(lake.place, FILE_NAME, _MOST_BYTES) as (data, write):
         known = _parse(data, lake.place)
         write(_dump({**known, name: members}))

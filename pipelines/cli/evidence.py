@@ -81,7 +81,7 @@ def write_bundle(
     checkpoint = find_checkpoint(lake, chosen)
     history = read_history(lake.place, load_trust(chosen.trust), [table.full_name for table in SIGNED_TABLES])
     held = [
-        (table, [f"{table.path}/{path}" for path in sorted(snapshot.sizes.get(run_id, {}))])
+        (table, [f"{table.path}/{path}" for path in snapshot.files(run_id)])
         for table, snapshot in ((table, lake.snapshot(table)) for table in SIGNED_TABLES)
         if table.scope in {Scope.RUN, Scope.PAIR}
     ]

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from assets.build.forecasts import read_regime, read_runs, stale_regimes
 from assets.build.freshness import Look
-from assets.build.measured_runs import index_measured_runs, require_measured
+from assets.build.measured_runs import require_measured
 from gold import what_if
 from gold.changes import SETTINGS, predict_change
-from gold.pairs import OFF, pair_runs
+from gold.pairs import OFF
 from lake.errors import EvidenceRejected, nearest
 from pipelines.cli.show import format_grid
 from report.forecasts import format_interval
@@ -73,10 +73,10 @@ def answer_question(lake: Lake, run_id: str | None, change: Mapping[str, str]) -
 def answer(lake: Lake, run_id: str, change: Mapping[str, str]) -> list[Row]:
     """What a change does to a run; the usual remedies, or each known regime, where nothing is asked."""
     look = Look(lake)
-    index = index_measured_runs(look)
+    index = look.measured_runs
     require_measured(index, run_id)
     own = index[run_id]["regime"] or OFF
-    paired = pair_runs(index)
+    paired = look.pairs
     if not change and (stored := _read_stored(lake, look, run_id)):
         return _rank(_drop_rates(stored))
     known = sorted({str(pair.regime) for pair in paired.values() if pair.is_tee_overhead})
@@ -125,7 +125,7 @@ def _answer_one(lake: Lake, run_id: str, own: str, change: Mapping[str, str]) ->
     model = read_regime(lake, regime, [run_id])
     run = _find_run(model.off_runs if own == OFF else [pair.candidate for pair in model.pairs], run_id)
     if run is None:
-        run = read_runs(lake, {run_id: index_measured_runs(lake)[run_id]})[run_id]
+        run = read_runs(lake, {run_id: Look(lake).measured_runs[run_id]})[run_id]
     asked = [change] if change else what_if.list_asked(run)
     return [what_if.describe(regime, run, predict_change(run, model, one)) for one in asked]
 

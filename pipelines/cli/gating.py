@@ -9,7 +9,6 @@ import click
 
 from assets.build.comparisons import compare_pair
 from assets.build.freshness import Look
-from assets.build.measured_runs import index_measured_runs
 from assets.build.run_comparison import list_rows, select_pair, split_side
 from gold import pairs, step_overhead, time_breakdown
 from gold.gate import Bound, bound_part, bound_slowdown, combine
@@ -72,7 +71,8 @@ def choose_sides(lake: Lake, run: str | None, against: str | None) -> tuple[str,
     """The run to judge and its baseline: the last one recorded, and the baseline that it names, unless said."""
     if run is not None and against is not None:
         return run, against
-    index = index_measured_runs(Look(lake))
+    look = Look(lake)
+    index = look.measured_runs
     if not index:
         raise EvidenceRejected(
             "the lake has no run with gold tables", "land one with `teetotal land`, then `teetotal run`"
@@ -81,7 +81,7 @@ def choose_sides(lake: Lake, run: str | None, against: str | None) -> tuple[str,
         run = _find_last(lake, index, against)
     if against is None:
         leader = pairs.group_repeats(index)[split_side(index, run)[0]][0]
-        found = pairs.pair_runs(index).get(leader)
+        found = look.pairs.get(leader)
         against = (found and found.baseline_run_id) or index[leader]["baseline"]
     if against is None:
         raise EvidenceRejected(f"{run} names no baseline", "name one: --against RUN, or --baseline-tag NAME")

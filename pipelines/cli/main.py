@@ -115,8 +115,10 @@ main.add_command(release)
 
 
 @main.command()
+@click.argument("run_ids", metavar="[RUN]…", nargs=-1)
+@click.option("--notes", is_flag=True, help="All notes of all runs, also where many are up to date.")
 @click.pass_obj
-def status(chosen: Settings) -> None:
+def status(chosen: Settings, run_ids: tuple[str, ...], notes: bool) -> None:
     """Show which runs are up to date, stale or new, and what was kept, merged or rejected, and why."""
     from lake.attestation_keys import load_keys
     from lake.landing_zone import LandingZone
@@ -125,7 +127,8 @@ def status(chosen: Settings) -> None:
     from report.terminal_text import make_printable
 
     zone = LandingZone(chosen.landing, chosen.seals)
-    found = states.collect_status(session.open_lake(chosen), zone, load_keys(chosen.attestation_keys), chosen.margin)
+    keys = load_keys(chosen.attestation_keys)
+    found = states.collect_status(session.open_lake(chosen), zone, keys, chosen.margin, run_ids, all_notes=notes)
     if not found.lines and not found.notes:
         session.print_lines(
             f"nothing in {chosen.landing} and no lake in {chosen.lake} yet: land a run with `teetotal land`, "
@@ -136,7 +139,7 @@ def status(chosen: Settings) -> None:
     if found.lines:
         show.format_counts(console, found.lines, 3)
     for note in found.notes:
-        console.print(make_printable(note), highlight=False, markup=False, soft_wrap=True)
+        console.out(make_printable(note), highlight=False)
     if found.has_faults:
         raise SystemExit(FAILED)
 

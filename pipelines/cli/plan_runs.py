@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from assets.build.forecasts import read_regime, read_runs
-from assets.build.measured_runs import index_measured_runs, require_measured
+from assets.build.freshness import Look
+from assets.build.measured_runs import require_measured
 from gold import time_breakdown
 from gold.hardware import find_gpu
 from gold.outcomes import Refusal
@@ -38,7 +39,7 @@ class TakenRun:
 
 def take_run(lake: Lake, run_id: str, asked: Asked) -> TakenRun:
     """Complete the options from a run; what was said on the command line stays."""
-    index = index_measured_runs(lake)
+    index = Look(lake).measured_runs
     require_measured(index, run_id)
     run = read_runs(lake, {run_id: index[run_id]})[run_id]
     known = read_hardware_file(asked.hardware)

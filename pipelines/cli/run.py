@@ -16,6 +16,7 @@ from assets.build.comparisons import COMPARISON_TABLES
 from assets.build.freshness import Look
 from assets.build.gold import PAIR_TABLES
 from assets.build.state import assess_comparisons, assess_gone, assess_runs, find_stale, list_left_over
+from assets.build.state_memory import is_kept, recall
 from assets.build.tiers import select_tables
 from assets.comparisons import comparisons
 from assets.launch_locks import lock_launch, tags_of
@@ -118,6 +119,8 @@ def run(
     if stale or unpaired or is_compared:
         config: dict[str, object] = {"engine": engine, "full": full}
         _launch(chosen, watcher, _LaunchPlan(names, check, config, stale, unpaired, is_compared), tell)
+        if is_kept(place.lake.place):  # what was built is settled now, and the next look goes on from there
+            assess(run_ids=stale, memory=recall(Look(place.lake)))
     if is_compared and not stale:
         tell("pairs or comparisons across runs were stale or not checked: brought up to date")
     faults: dict[str, LakeError | None] = {

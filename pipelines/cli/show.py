@@ -32,6 +32,7 @@ _WRAPPED_WIDTH = 40
 _NARROWEST_WRAP = 28
 _LONGEST_CELL = 4000
 _WIDEST_PLOT = 120
+_MANY_ROWS = 200
 
 
 def require_columns(table: Table, columns: Sequence[str]) -> None:
@@ -214,6 +215,9 @@ def format_counts(console: Console, rows: Sequence[dict[str, str]], texts: int) 
     """Rows of a few texts and many counts: a grid where it fits, else a paragraph per row, in which nothing is cut."""
     names = list(rows[0])
     widths = _measure(names, rows)
+    if len(rows) > _MANY_ROWS:  # rich takes a millisecond a row
+        console.out("\n".join(_align(names, rows, widths, texts)), highlight=False)
+        return
     if sum(widths.values()) + 2 * len(widths) <= console.width:
         format_grid(console, names, rows, names[texts:])
         return
@@ -221,6 +225,16 @@ def format_counts(console: Console, rows: Sequence[dict[str, str]], texts: int) 
         lead = "  ".join(row[name] for name in names[:texts] if row[name])
         counts = ", ".join(f"{row[name]} {name}" for name in names[texts:] if row[name])
         console.print(Text(make_printable(f"{lead}: {counts}" if counts else lead)), highlight=False)
+
+
+def _align(
+    names: Sequence[str], rows: Sequence[dict[str, str]], widths: Mapping[str, int], texts: int
+) -> Iterator[str]:
+    """A line per row, texts to the left and counts to the right, however wide the terminal is."""
+    for row in ({name: name for name in names}, *rows):
+        cells = [make_printable(row[name]).ljust(widths[name]) for name in names[:texts]]
+        cells += [row[name].rjust(widths[name]) for name in names[texts:]]
+        yield "  ".join(cells).rstrip()
 
 
 def format_grid(

@@ -5,23 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import polars as pl
-
+from assets.build.freshness import Look
 from assets.build.landing_memory import list_held_back
-from assets.build.state import add_comparisons, assess_comparisons, assess_gone, assess_runs, list_left_over
-from bronze import manifest, runs, source_files, unreadable
-from gold import attested_runs, pairs
+from assets.build.state import State, add_comparisons, assess_comparisons, assess_gone, assess_runs, list_left_over
+from assets.build.state_memory import MANY_RUNS, recall
+from bronze import manifest, runs
 from gold.margin import MARGIN
 from lake.attestation_keys import NO_KEYS, AttestationKeys
-from lake.errors import EvidenceRejected, LakeError
+from lake.errors import EvidenceRejected, LakeError, nearest
 from lake.forgetting import list_pending
 from lake.identity import MANIFEST
+from pipelines.cli.run_notes import list_notes
 from pipelines.cli.verification import find_damages, format_damage
-from silver import crossings, nonce_budgets, rule_counts
 from silver import runs as conformed
-from silver.patterns import PATTERNS, UNKNOWN_ON_GPU
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lake.datafiles import Damage
     from lake.landing_zone import LandingZone
     from lake.store import Lake
 
@@ -35,6 +36,7 @@ _COUNTS = {
 }
 _FOUND = {"spans": "found_spans_count", "crossings": "found_crossings_count", "violations": "found_violations_count"}
 
+_COLUMNS = ("run", "state", "regime", *_COUNTS, *_FOUND)
 
 _RULE = f"it needs a name of letters, digits, '_', '.', '-' and a {MANIFEST} inside"
 
@@ -48,51 +50,121 @@ class Status:
     has_faults: bool
 
 
-def collect_status(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEYS, margin: float = MARGIN) -> Status:
-    """Compare the landing zone with the lake; nothing is read that the lake knows already."""
-    zone = zone.listed_once()
+def collect_status(
+    lake: Lake,
+    zone: LandingZone,
+    keys: AttestationKeys = NO_KEYS,
+    margin: float = MARGIN,
+    run_ids: Sequence[str] = (),
+    *,
+    all_notes: bool = False,
+) -> Status:
+    """Compare the landing zone with the lake, of all runs or some; nothing is read that the lake knows already.
+
+    In a lake of many runs, those that were up to date and are untouched since get their line from memory; how many
+    notes they have is said in one, unless `all_notes` are asked for.
+    """
+    zone, overview = zone.listed_once(), lake.skipping_damaged()
     complete, incomplete = zone.run_ids()
-    damages = find_damages(lake)
+    look = Look(overview, zone, keys)
+    memory = recall(look) if not run_ids and len(complete) >= MANY_RUNS else None
+    landed = look.snapshot(runs.TABLE).run_ids
+    there = {*landed, *complete}
+    for run_id in run_ids:
+        if run_id not in there:
+            raise EvidenceRejected(f"no run {run_id[:160]!r}", nearest(run_id[:160], sorted(there)))
+    asked = set(run_ids) or there
+    here = [run_id for run_id in complete if run_id in asked]
+    states = assess_runs(overview, zone, here, keys, margin=margin, memory=memory, look=look)
+    states = add_comparisons(look, states)
+    known = {} if memory is None else {run_id: memory.find_text(run_id) for run_id in here if states[run_id] == State()}
+    settled = {run_id: text for run_id, text in known.items() if text is not None}
+    looked_at = sorted(asked if all_notes else asked - settled.keys())
+    described = _describe_runs(lake, zone, states, looked_at, margin)
+    if memory is not None:
+        clean = {run_id: one for run_id, one in described.items() if states.get(run_id) == State()}
+        memory.add_texts({run_id: [[*one.line.values()], len(one.notes)] for run_id, one in clean.items()})
+        memory.write()
+    lines = [
+        described[run_id].line if run_id in described else dict(zip(_COLUMNS, settled[run_id][0], strict=True))
+        for run_id in sorted(asked)
+    ]
+    notes = [note for one in described.values() for note in one.notes]
+    hidden = [settled[run_id][1] for run_id in settled if run_id not in described and settled[run_id][1]]
+    if hidden:
+        notes.append(
+            f"{len(hidden):,} runs that are up to date have {sum(hidden):,} notes: `teetotal status RUN` says those of "
+            "a run, `teetotal status --notes` all"
+        )
+    has_faults = any(one.has_faults for one in described.values())
+    if not run_ids:
+        found, is_failed = _describe_lake(lake, look, incomplete, has_rows=bool(landed))
+        notes, has_faults = notes + found, has_faults or is_failed
+    return Status(lines, notes, has_faults)
+
+
+@dataclass(frozen=True)
+class _DescribedRun:
+    line: dict[str, str]
+    notes: list[str]
+    has_faults: bool
+
+
+def _describe_runs(
+    lake: Lake, zone: LandingZone, states: Mapping[str, State], run_ids: Sequence[str], margin: float
+) -> dict[str, _DescribedRun]:
+    """The line of each run, and what is to be known of it."""
+    if not run_ids:
+        return {}
+    damages: dict[str | None, list[Damage]] = {}
+    for damage in find_damages(lake, run_ids):
+        damages.setdefault(damage.run_id, []).append(damage)
     lake = lake.skipping_damaged()
-    states = add_comparisons(lake, assess_runs(lake, zone, complete, keys, margin=margin))
-    landed = {row["run_id"]: row for row in lake.scan(runs.TABLE).collect().to_dicts()}
-    meant = {row["run_id"]: row for row in lake.scan(conformed.TABLE).collect().to_dicts()}
-    gone = assess_gone(lake, landed.keys() - set(complete), margin)
-    lines, notes = [], []
-    has_faults = False
-    for run_id in sorted({*complete, *landed}):
-        state, reasons = "gone", [f"stale: {gone[run_id]}"] if run_id in gone else []
-        if run_id in complete:
+    landed = {row["run_id"]: row for row in lake.scan(runs.TABLE, run_ids).collect().to_dicts()}
+    meant = {row["run_id"]: row for row in lake.scan(conformed.TABLE, run_ids).collect().to_dicts()}
+    gone = assess_gone(lake, landed.keys() - states.keys(), margin)
+    found = {}
+    more = list_notes(lake, run_ids)
+    for run_id in run_ids:
+        state, reasons, notes = "gone", [f"stale: {gone[run_id]}"] if run_id in gone else [], []
+        is_failed = False
+        if run_id in states:
             state, reasons = ("new", []) if run_id not in landed else (states[run_id].word, states[run_id].reasons)
-            has_faults |= state == "failed"
+            is_failed = state == "failed"
             try:
                 manifest.parse(zone.manifest(run_id), f"{run_id}/{MANIFEST}")
             except EvidenceRejected as error:
-                state, has_faults = "invalid", True
+                state, is_failed = "invalid", True
                 notes.append(f"{run_id}: {error}")
         row = landed.get(run_id, {})
         counts = {name: f"{row[column]:,}" if row else "" for name, column in _COUNTS.items()}
-        found = meant.get(run_id, {})
-        counts |= {name: f"{found[column]:,}" if found else "" for name, column in _FOUND.items()}
-        if run_id in complete and zone.is_open(run_id):
-            notes += _describe_open(lake, run_id, found.get("so_far"))
-        lines.append({"run": run_id, "state": state, "regime": row.get("regime") or "", **counts})
-        notes += [f"{run_id}: {text}" for text in (*reasons, row.get("conflicts"), found.get("contradictions")) if text]
-    for damage in damages:
-        how = f"teetotal run {damage.run_id}" if damage.run_id in complete else "teetotal run --full"
-        notes.append(f"{format_damage(damage)}: `{how}` builds it again")
+        said = meant.get(run_id, {})
+        counts |= {name: f"{said[column]:,}" if said else "" for name, column in _FOUND.items()}
+        if run_id in states and zone.is_open(run_id):
+            notes += _describe_open(lake, run_id, said.get("so_far"))
+        notes += [f"{run_id}: {text}" for text in (*reasons, row.get("conflicts"), said.get("contradictions")) if text]
+        how = f"teetotal run {run_id}" if run_id in states else "teetotal run --full"
+        notes += [f"{format_damage(damage)}: `{how}` builds it again" for damage in damages.get(run_id, ())]
+        notes += more.get(run_id, [])
+        line = dict(zip(_COLUMNS, (run_id, state, row.get("regime") or "", *counts.values()), strict=True))
+        found[run_id] = _DescribedRun(line, notes, is_failed)
+    return found
+
+
+def _describe_lake(lake: Lake, look: Look, incomplete: Sequence[str], *, has_rows: bool) -> tuple[list[str], bool]:
+    """What is to be known of no single run, and whether a check across runs has failed."""
+    across = find_damages(lake, None)
+    lake = lake.skipping_damaged()
+    notes = [f"{format_damage(damage)}: `teetotal run --full` builds it again" for damage in across]
     notes += list_left_over(lake)
     notes += [
         f"{run_id}: forgetting it was stopped halfway: `teetotal forget {run_id} --yes` finishes"
         for run_id in list_pending(lake.place)
     ]
     notes += [f"{name}: not a run yet: {_RULE}" for name in incomplete]
-    compared = assess_comparisons(lake) if landed else {}
+    compared = assess_comparisons(lake, look=look) if has_rows else {}
     notes += [f"{name}: {reason}" for (name, _), state in compared.items() for reason in state.reasons]
-    has_faults |= any(state.failed for state in compared.values())
-    notes += _reasons(lake)
-    notes += _rules(lake)
-    return Status(lines, notes, has_faults)
+    return notes, any(state.failed for state in compared.values())
 
 
 def _describe_open(lake: Lake, run_id: str, so_far: str | None) -> list[str]:
@@ -108,122 +180,4 @@ def _describe_open(lake: Lake, run_id: str, so_far: str | None) -> list[str]:
             f"{run_id}: {name} is not complete yet: it is read when it is, or when the run is closed"
             for name in waiting
         ),
-    ]
-
-
-def _reasons(lake: Lake) -> list[str]:
-    """Why files were merged or rejected, and why byte_ranges could not be read, each with its count."""
-    files = (
-        lake.scan(source_files.TABLE)
-        .filter(pl.col("reason").is_not_null())
-        .select("run_id", "file_name", "outcome", "reason")
-        .sort("run_id", "file_name")
-        .collect()
-    )
-    byte_ranges = (
-        lake.scan(unreadable.TABLE)
-        .group_by("run_id", "reason")
-        .agg(byte_ranges=pl.len(), length=pl.col("length_bytes").sum())
-        .sort("run_id", "reason")
-        .collect()
-    )
-    residues = (
-        lake.scan(source_files.TABLE)
-        .group_by("run_id")
-        .agg(pl.col("residue_count").sum())
-        .filter(pl.col("residue_count") > 0)
-        .sort("run_id")
-        .collect()
-    )
-    return [
-        *(f"{run}: {name} {outcome}: {reason}" for run, name, outcome, reason in files.iter_rows()),
-        *(
-            f"{run}: {count:,} {'byte range' if count == 1 else 'byte ranges'} ({length:,} bytes) unreadable: {reason}"
-            for run, reason, count, length in byte_ranges.iter_rows()
-        ),
-        *(f"{run}: {count:,} events keep their own text in `residue`" for run, count in residues.iter_rows()),
-    ]
-
-
-def _rules(lake: Lake) -> list[str]:
-    """What cleaning did, which promises were broken, and which patterns may have missed something."""
-    counted = (
-        lake.scan(rule_counts.TABLE).group_by("run_id", "effect", "rule", "sentence").agg(pl.col("events_count").sum())
-    )
-    rules = counted.filter(pl.col("effect") != "kept", ~pl.col("rule").is_in(_EVERYDAY)).sort(
-        "run_id", "effect", "rule"
-    )
-    broken = (
-        lake.scan(crossings.TABLE)
-        .filter(pl.col("violation").is_not_null())
-        .group_by("run_id", "violation")
-        .agg(pl.len())
-        .sort("run_id", "violation")
-    )
-    alone = (
-        lake.scan(pairs.TABLE)
-        .filter(pl.col("reason").is_not_null(), pl.col("repeated_run_id").is_null())
-        .select("run_id", "reason")
-        .sort("run_id")
-    )
-    # Those that forged, refused or failed tokens contradict are told with the run's other contradictions.
-    unattested = (
-        lake.scan(attested_runs.TABLE)
-        .filter(pl.col("attestation").is_in([*attested_runs.NOT_ATTESTED, "replayed"]))
-        .select("run_id", "attestation", "attestation_finding")
-        .sort("run_id")
-    )
-    near = lake.scan(nonce_budgets.TABLE).filter(pl.col("is_near_limit")).sort("run_id", "rank")
-    return [
-        *(
-            f"{row['run_id']}: {row['events_count']:,} {row['effect']}: {row['sentence']}"
-            for row in rules.collect().iter_rows(named=True)
-        ),
-        *(f"{run}: {count:,} crossings: {sentence}" for run, sentence, count in broken.collect().iter_rows()),
-        *(
-            f"{row['run_id']}: the key of {row['key_scope']} has spent {row['used_fraction']:.1%} of its messages"
-            for row in near.collect().iter_rows(named=True)
-        ),
-        *(
-            f"{run}: not attested, {attested_runs.NOT_ATTESTED.get(standing, 'its token is replayed')}: {finding}"
-            for run, standing, finding in unattested.collect().iter_rows()
-        ),
-        *(f"{run}: no pair: {reason}" for run, reason in alone.collect().iter_rows()),
-        *_strangers(lake),
-    ]
-
-
-# Every trace has these; they are in silver.rule_counts for whoever asks.
-_EVERYDAY = ["flow_arrow", "metadata", "mark", UNKNOWN_ON_GPU]
-
-
-# What moves data between ranks; an annotation beside a kernel does not, and may outlive the kernel's known name.
-_COLLECTIVES = [
-    *(pattern.id for pattern in PATTERNS.patterns if pattern.kind == "collective"),
-    *("gloo_call", "hook_collective"),
-]
-
-
-def _strangers(lake: Lake) -> list[str]:
-    """Runs of several ranks in which no pattern knew a collective: a pattern that matches nothing is not silent."""
-    kinds = (
-        lake.scan(rule_counts.TABLE)
-        .filter(pl.col("effect") == "kept")
-        .group_by("run_id")
-        .agg(
-            known=pl.col("rule").is_in(_COLLECTIVES).any(),
-            unknown=pl.col("events_count").filter(pl.col("rule") == UNKNOWN_ON_GPU).sum(),
-        )
-        .filter(~pl.col("known"), pl.col("unknown") > 0)
-    )
-    ranks = pl.coalesce("found_world_size", "world_size", "ranks_count").alias("ranks")
-    several = lake.scan(conformed.TABLE).select("run_id", ranks).filter(pl.col("ranks") > 1)
-    return [
-        f"{run}: a job of {ranks} ranks without a collective that silver/span_kinds.toml knows; "
-        f"all {unknown:,} GPU kernels count as compute"
-        for run, unknown, ranks in kinds.join(several, on="run_id")
-        .select("run_id", "unknown", "ranks")
-        .sort("run_id")
-        .collect()
-        .iter_rows()
     ]

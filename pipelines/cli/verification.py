@@ -18,7 +18,7 @@ from lake.verification import Verified, verify_table
 from pipelines.cli.session import require_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
 
     from lake.landing_zone import LandingZone
@@ -150,14 +150,14 @@ def pick_due(day: date | None) -> Callable[[str], bool]:
     return lambda digest: digest.startswith(first)
 
 
-def find_damages(lake: Lake) -> list[Damage]:
-    """The data files of all tables that are missing or truncated; none of them is opened."""
-    snapshots = [lake.snapshot(table) for table in TABLES.values()]
+def find_damages(lake: Lake, run_ids: Collection[str] | None) -> list[Damage]:
+    """The data files of some runs, or of what is measured across runs, that are missing or truncated; by size alone."""
+    tables = [table for table in TABLES.values() if (table.full_name in _ACROSS_RUNS) == (run_ids is None)]
     return [
-        Damage(snapshot.table.full_name, run_id, path, reason)
-        for snapshot in snapshots
-        for run_id in snapshot.run_ids
-        for path, reason in snapshot.damages(run_id).items()
+        Damage(table.full_name, name, path, reason)
+        for table, snapshot in ((table, lake.snapshot(table)) for table in tables)
+        for name in (snapshot.run_ids if run_ids is None else run_ids)
+        for path, reason in snapshot.damages(name).items()
     ]
 
 

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from assets.build import comparisons, forecasts, histories
-from assets.build.context import BuildContext
-from assets.build.tiers import TIERS, build_tier
-from bronze.limits import Limits
-from lake.engines import engine
 from pipelines.cli.status import collect_status
-from tests.support.build_runs import build_comparisons, build_pairs
+from tests.support.build_runs import build_comparisons, build_pairs, make_own_tables
 from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lake.landing_zone import LandingZone
     from lake.store import Lake
     from tests.conftest import LandFiles
-
-
-def make_own_tables(lake: Lake, zone: LandingZone, run_ids: Sequence[str]) -> None:
-    """All tables that a run alone decides, as a launch that is killed before the pairs leaves them."""
-    for tier in TIERS:
-        made = build_tier(BuildContext(lake, zone, Limits()), tier, run_ids, partial(engine, "polars"))
-        assert [one.fault for one in made if one.fault] == []
 
 
 def land_pair(land_files: LandFiles) -> None:

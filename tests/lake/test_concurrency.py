@@ -3,19 +3,16 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from lake import commits, locks, snapshot, store
+from lake import commits, locks
 from lake.errors import SourceUnavailable
+from lake.store import Lake
 from tests.support.processes import finish, release, start
 from tests.support.sample_tables import FIRST, READINGS, SECOND, readings
-
-if TYPE_CHECKING:
-    from lake.store import Lake
-    from lake.tables import Table
 
 WRITERS = 4
 ROWS = 500
@@ -98,17 +95,17 @@ def test_commits_that_are_lost_again_and_again_are_a_transient_error(
 ) -> None:
     """A writer of the same run that knows no lock is always a moment faster."""
     lake.replace(READINGS, "a", readings(), FIRST)
-    held = snapshot.list_data_files
+    held = Lake._exchange
     rivals = itertools.count(1)
 
-    def overtaken(handle: DeltaTable, table: Table, run_id: str) -> dict[str, tuple[int, dict[str, str | None]]]:
-        rival = DeltaTable(handle.table_uri)
+    def overtaken(*arguments: Any, **settings: Any) -> Any:
+        rival = DeltaTable(lake.uri(READINGS))
         mark = CommitProperties(app_transactions=[Transaction("a", next(rivals))])
         rival.create_write_transaction([], "append", rival.schema(), ["run_id"], commit_properties=mark)
-        return held(handle, table, run_id)
+        return held(*arguments, **settings)
 
     monkeypatch.setattr(commits, "TRIES", 3)
-    monkeypatch.setattr(store, "list_data_files", overtaken)
+    monkeypatch.setattr(Lake, "_exchange", overtaken)
     with pytest.raises(SourceUnavailable, match="3 commits in a row lost to other writers") as caught:
         lake.replace(READINGS, "a", readings(powers=[100.0]), SECOND)
     assert caught.value.is_transient

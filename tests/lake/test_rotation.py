@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lake.staging import Stage
+    from lake.table_log import TableLog
 
 RUNS = [f"run-{place}" for place in range(6)]
 ROWS = 4_000
@@ -147,11 +148,11 @@ def test_commits_that_are_lost_again_and_again_are_a_transient_error(
     keyring.rotate()
     exchange, rivals = Lake._exchange, iter(range(1, 100))
 
-    def overtaken(self: Lake, handle: DeltaTable, stage: Stage) -> object:
-        rival = DeltaTable(handle.table_uri)
+    def overtaken(self: Lake, log: TableLog, stage: Stage) -> object:
+        rival = DeltaTable(lake.uri(VISITS))
         mark = CommitProperties(app_transactions=[Transaction("a", next(rivals))])
         rival.create_write_transaction([], "append", rival.schema(), list(VISITS.partition_by), commit_properties=mark)
-        return exchange(self, handle, stage)
+        return exchange(self, log, stage)
 
     monkeypatch.setattr(commits, "TRIES", 3)
     monkeypatch.setattr(Lake, "_exchange", overtaken)

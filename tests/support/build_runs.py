@@ -42,6 +42,13 @@ def build_runs(
     build_comparisons(lake)
 
 
+def make_own_tables(lake: Lake, zone: LandingZone, run_ids: Sequence[str]) -> None:
+    """All tables that a run alone decides, as a launch that is killed before the pairs leaves them."""
+    for tier in TIERS:
+        made = build_tier(BuildContext(lake, zone, Limits()), tier, run_ids, partial(engine, "polars"))
+        assert [one.fault for one in made if one.fault] == []
+
+
 def build_comparisons(lake: Lake, margin: float = MARGIN) -> list[Written]:
     """Bring pairs, families and forecasts up to date: only those are read whose own runs have changed."""
     return [

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from assets.build import comparisons, forecasts, gold, histories
 from assets.build.catalogue import TABLES
 from assets.build.context import BuildContext
+from assets.build.freshness import Look
 from assets.build.state import add_comparisons, assess_comparisons, assess_runs
 from assets.build.tiers import TIERS, build_tier
 from bronze.limits import Limits
@@ -100,7 +101,10 @@ def land(home: Path, run_id: str, step_us: int, manifest: str) -> None:
 def is_up_to_date(lake: Lake, zone: LandingZone) -> bool:
     """Whether `status` would say so of everything."""
     run_ids, _ = zone.run_ids()
-    states = [*add_comparisons(lake, assess_runs(lake, zone, run_ids)).values(), *assess_comparisons(lake).values()]
+    states = [
+        *add_comparisons(Look(lake), assess_runs(lake, zone, run_ids)).values(),
+        *assess_comparisons(lake).values(),
+    ]
     return all(state.word == "up-to-date" for state in states)
 
 

@@ -16,8 +16,8 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from lake.contract import matches, partitions
 from lake.locations import Location
-from lake.snapshot import list_data_files
 from lake.store import Lake
+from lake.table_log import describe_opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,8 +49,8 @@ def put(lake: Lake, table: Table, run_id: str, rows: pa.Table) -> None:
     root = lake.place.directory / table.path
     handle = DeltaTable(root)
     actions: list[AddAction | RemoveAction] = [
-        RemoveAction(path, True, int(time.time() * 1000), size, values)
-        for path, (size, values) in list_data_files(handle, table, [run_id]).items()
+        RemoveAction(path, True, int(time.time() * 1000), file.size_bytes, dict(file.values))
+        for path, file in describe_opened(handle).files.get(run_id, {}).items()
     ]
     for inner in partitions(table, rows):
         part = rows.filter(matches(inner)) if inner else rows
