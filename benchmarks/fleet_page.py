@@ -40,7 +40,7 @@ def main(folder: str) -> None:
     with log.open("w") as file:
         served = subprocess.Popen([sys.executable, *words], cwd=root, stdout=file, stderr=subprocess.STDOUT)
     try:
-        found = time_pages(wait_for_address(log), run_ids[-1])
+        found = time_pages(wait_for_address(log), run_ids[0])
     finally:
         served.send_signal(signal.SIGTERM)
         served.wait(90)
@@ -72,7 +72,7 @@ def wait_for_address(log: Path) -> str:
     raise SystemExit(log.read_text())
 
 
-def time_pages(address: str, last_run: str) -> dict[str, list[float]]:
+def time_pages(address: str, first_run: str) -> dict[str, list[float]]:
     """Seconds from the first request until a page says what is asked of it, in a browser that has its scripts."""
     browser_path = next(filter(None, map(shutil.which, _BROWSERS)))
     found: dict[str, list[float]] = {name: [] for name in _PAGES}
@@ -87,7 +87,7 @@ def time_pages(address: str, last_run: str) -> dict[str, list[float]]:
                 with context.new_page() as page:
                     begun = time.perf_counter()
                     page.goto(f"/assets/gold/step_times{query}")
-                    text = last_run if query else "Latest materialization"
+                    text = first_run if query else "Latest materialization"
                     page.get_by_text(text).first.wait_for()
                     page.wait_for_load_state("networkidle")
                     if count:  # the first one fetches the scripts

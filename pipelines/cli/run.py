@@ -27,6 +27,7 @@ from gold import attested_runs
 from lake.errors import ContractBroken, EvidenceRejected, LakeError, nearest
 from lake.identity import slug
 from pipelines.cli.memory_advice import advise_memory, find_memory
+from pipelines.cli.status import remember_lines
 from pipelines.cli.stopping import is_stopped
 from pipelines.definitions import build_context, build_definitions
 from pipelines.instance import open_instance, report_unreachable_records
@@ -120,7 +121,8 @@ def run(
         config: dict[str, object] = {"engine": engine, "full": full}
         _launch(chosen, watcher, _LaunchPlan(names, check, config, stale, unpaired, is_compared), tell)
         if is_kept(place.lake.place):  # what was built is settled now, and the next look goes on from there
-            assess(run_ids=stale, memory=recall(Look(place.lake)))
+            memory = recall(Look(place.lake))
+            remember_lines(place.lake, zone, memory, assess(run_ids=stale, memory=memory), place.margin)
     if is_compared and not stale:
         tell("pairs or comparisons across runs were stale or not checked: brought up to date")
     faults: dict[str, LakeError | None] = {

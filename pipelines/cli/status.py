@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from lake.datafiles import Damage
     from lake.landing_zone import LandingZone
+    from lake.settled_runs import SettledRuns
     from lake.store import Lake
 
 _COUNTS = {
@@ -82,9 +83,7 @@ def collect_status(
     looked_at = sorted(asked if all_notes else asked - settled.keys())
     described = _describe_runs(lake, zone, states, looked_at, margin)
     if memory is not None:
-        clean = {run_id: one for run_id, one in described.items() if states.get(run_id) == State()}
-        memory.add_texts({run_id: [[*one.line.values()], len(one.notes)] for run_id, one in clean.items()})
-        memory.write()
+        _remember(memory, described, states)
     lines = [
         described[run_id].line if run_id in described else dict(zip(_COLUMNS, settled[run_id][0], strict=True))
         for run_id in sorted(asked)
@@ -103,6 +102,14 @@ def collect_status(
     return Status(lines, notes, has_faults)
 
 
+def remember_lines(
+    lake: Lake, zone: LandingZone, memory: SettledRuns, states: Mapping[str, State], margin: float
+) -> None:
+    """Keep the lines of runs that were just built, so that the next `status` need not look at them."""
+    clean = [run_id for run_id, state in states.items() if state == State()]
+    _remember(memory, _describe_runs(lake, zone, states, clean, margin), states)
+
+
 @dataclass(frozen=True)
 class _DescribedRun:
     line: dict[str, str]
@@ -117,7 +124,8 @@ def _describe_runs(
     if not run_ids:
         return {}
     damages: dict[str | None, list[Damage]] = {}
-    for damage in find_damages(lake, run_ids):
+    # What is up to date has been looked at already.
+    for damage in find_damages(lake, [run_id for run_id in run_ids if states.get(run_id) != State()]):
         damages.setdefault(damage.run_id, []).append(damage)
     lake = lake.skipping_damaged()
     landed = {row["run_id"]: row for row in lake.scan(runs.TABLE, run_ids).collect().to_dicts()}
@@ -149,6 +157,12 @@ def _describe_runs(
         line = dict(zip(_COLUMNS, (run_id, state, row.get("regime") or "", *counts.values()), strict=True))
         found[run_id] = _DescribedRun(line, notes, is_failed)
     return found
+
+
+def _remember(memory: SettledRuns, described: Mapping[str, _DescribedRun], states: Mapping[str, State]) -> None:
+    clean = {run_id: one for run_id, one in described.items() if states.get(run_id) == State()}
+    memory.add_texts({run_id: [[*one.line.values()], len(one.notes)] for run_id, one in clean.items()})
+    memory.write()
 
 
 def _describe_lake(lake: Lake, look: Look, incomplete: Sequence[str], *, has_rows: bool) -> tuple[list[str], bool]:

@@ -27,7 +27,7 @@ from assets.checks.outcomes import (
     record_outcomes,
 )
 from bronze.limits import Limits
-from gold import step_times
+from gold import attested_runs, step_times
 from lake.engines import engine
 from lake.identity import OPEN
 from pipelines.cli import status
@@ -51,8 +51,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three runs, two of them a pair, from landing to gold and checked."""
     directory = tmp_path_factory.mktemp("built")
     made = LandFiles.open(directory)
-    for run_id, step_us, manifest in (("alone", 90, 'regime = "cc_off"\n'), ("off", 100, OFF), ("tee", 120, TEE)):
-        made.write({"rank0.json": trace(step_us)}, run_id, manifest)
+    for run_id, step_us, said in (("alone", 90, 'regime = "cc_off"\n'), ("off", 100, OFF), ("tee", 120, TEE)):
+        made.write({"rank0.json": trace(step_us)}, run_id, said)
     build_runs(made.lake, made.zone, RUNS)
     record_passed(made.lake, RUNS)
     return directory
@@ -181,11 +181,29 @@ def test_a_new_run_is_asked_of_alone(settled: LandFiles, monkeypatch: pytest.Mon
 def test_of_a_part_of_the_tables_nothing_is_remembered(settled: LandFiles) -> None:
     change_a_file(settled)
     build_runs(settled.lake, settled.zone, ["off"])
-    states = assess_runs(
-        settled.lake, settled.zone, RUNS, names=[table.full_name for table in RUN_TABLES[:5]], pair_tables=()
-    )
-    assert states["off"].word == "unchecked"
+    some = [table for table in RUN_TABLES if table.tier == "bronze"]
+    record_passed(settled.lake, ["off"], some)
+    names, memory = [table.full_name for table in some], recall(Look(settled.lake))
+    found = assess_runs(settled.lake, settled.zone, RUNS, names=names, pair_tables=(), memory=memory)
+    assert found["off"].word == "up-to-date"
     assert list_settled(settled.lake, settled.zone) == {"alone"}
+
+
+def test_a_run_that_is_open_is_never_settled(settled: LandFiles) -> None:
+    """What is to be said of it, such as how far it has come, is said anew at each look."""
+    open_a_run(settled)
+    build_runs(settled.lake, settled.zone, ["off"])
+    record_passed(settled.lake, RUNS)
+    assert {one.word for one in assess_runs(settled.lake, settled.zone, RUNS).values()} == {"up-to-date"}
+    assert list_settled(settled.lake, settled.zone) == {"alone", "tee"}
+
+
+def test_runs_that_share_a_token_are_looked_at_again(settled: LandFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said of them depends on who else holds it, whom no commit to their own tables names."""
+    monkeypatch.setattr(attested_runs, "find_replays", lambda _: {"off": ["tee"], "tee": ["off"]})
+    assert list_settled(settled.lake, settled.zone) == {"alone"}
+    words = {name: one.word for name, one in assess_both_ways(settled.lake, settled.zone, monkeypatch).items()}
+    assert words == {"alone": "up-to-date", "off": "stale", "tee": "stale"}
 
 
 def test_status_says_the_same_from_memory_but_for_notes_of_runs_that_are_up_to_date(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -87,6 +88,18 @@ def test_an_earlier_version_stays_as_it_was_read(tmp_path: Path) -> None:
     commit(handle, APPS[0], 2, add(APPS[0], 1, 8))
     assert describe(read_known(tmp_path / "table", earlier)) != before
     assert describe(earlier) == before
+
+
+def test_a_mark_that_bears_a_time_is_of_a_forgotten_run_in_a_checkpoint_too(tmp_path: Path) -> None:
+    handle = make_table(tmp_path / "table")
+    commit(handle, APPS[0], 1)
+    marks = CommitProperties(app_transactions=[Transaction(APPS[1], 2, int(time.time() * 1000))])
+    handle.create_write_transaction([], "append", handle.schema(), PARTS, commit_properties=marks)
+    handle.update_incremental()
+    for _ in range(2):
+        log = read_known(tmp_path / "table")
+        assert (log.find_mark(APPS[0]), log.find_mark(APPS[1])) == (1, None)
+        handle.create_checkpoint()
 
 
 def test_no_log_is_no_table(tmp_path: Path) -> None:
