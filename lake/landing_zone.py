@@ -91,10 +91,7 @@ class LandingZone:
     def list_marks(self, run_id: str) -> LandingMarks:
         """What stands for a run's directory as it is."""
         found = self._list_plain_files(run_id) if self.place.is_local else None
-        if found is not None:
-            return found
-        listing = [(entry.name, entry.problem or entry.etag) for entry in self.files(run_id)]
-        return LandingMarks(self.manifest_etag(run_id), listing, self.is_open(run_id))
+        return self._mark_files(run_id) if found is None else found
 
     def manifest_etag(self, run_id: str) -> str:
         """What changes whenever the manifest does."""
@@ -189,6 +186,10 @@ class LandingZone:
             return False
         return True
 
+    def _mark_files(self, run_id: str) -> LandingMarks:
+        listing = [(entry.name, entry.problem or entry.etag) for entry in self.files(run_id)]
+        return LandingMarks(self.manifest_etag(run_id), listing, self.is_open(run_id))
+
     def _list_plain_files(self, run_id: str) -> LandingMarks | None:
         """The marks of a directory that holds plain files alone, from one listing; none where it holds more."""
         etag, listing, is_open = None, [], False
@@ -196,15 +197,16 @@ class LandingZone:
         try:
             if os.path.islink(directory):  # noqa: PTH114 - as text: there may be many thousands
                 return None
-            for entry in os.scandir(directory):
-                if not entry.is_file(follow_symlinks=False) or not entry.name.isascii():
-                    return None
-                if entry.name == MANIFEST:
-                    etag = _write_etag(entry.stat())
-                elif entry.name == OPEN:
-                    is_open = True
-                else:
-                    listing.append((entry.name, mark_of(entry.stat())))
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if not entry.is_file(follow_symlinks=False) or not entry.name.isascii():
+                        return None
+                    if entry.name == MANIFEST:
+                        etag = _write_etag(entry.stat())
+                    elif entry.name == OPEN:
+                        is_open = True
+                    else:
+                        listing.append((entry.name, mark_of(entry.stat())))
         except OSError:  # it changes under our eyes, or may not be read: looked at file by file, that is told
             return None
         return None if etag is None else LandingMarks(etag, sorted(listing), is_open)
@@ -213,7 +215,9 @@ class LandingZone:
         listed_ns = time.time_ns()
         directory = self.place.directory / run_id
         is_inside = not directory.is_symlink()
-        for entry in os.scandir(directory):
+        with os.scandir(directory) as entries:
+            listed = list(entries)
+        for entry in listed:
             name = entry.name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             try:
                 # Only a link leads elsewhere, and to follow one takes longer than all the rest.
@@ -320,9 +324,9 @@ class _ListedZone(LandingZone):
         return self._etags[run_id]
 
     def list_marks(self, run_id: str) -> LandingMarks:
-        # Of what was listed already, or else now and before any file is listed to be read.
-        if run_id in self._files or run_id in self._etags:
-            return super().list_marks(run_id)
+        # Of the files as they were listed to be read, or else of a listing before that: never of a later one.
+        if not self.place.is_local or run_id in self._files:
+            return self._mark_files(run_id)
         if run_id not in self._marks:
             self._marks[run_id] = self._zone.list_marks(run_id)
             self._open.setdefault(run_id, self._marks[run_id].is_open)

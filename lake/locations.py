@@ -89,7 +89,8 @@ class Location:
         if self.is_local:
             if not self.directory.is_dir():
                 return []
-            return sorted(entry.name for entry in os.scandir(self.root) if entry.is_dir() and entry.name[0] != ".")
+            with os.scandir(self.root) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir() and entry.name[0] != ".")
         import obstore
 
         prefixes = obstore.list_with_delimiter(self.store)["common_prefixes"]

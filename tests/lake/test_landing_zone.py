@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lake.errors import EvidenceRejected, LakeError, SourceUnavailable
-from lake.identity import MANIFEST
+from lake.identity import MANIFEST, OPEN
 from lake.landing_zone import LandingZone
 from lake.locations import Location
 from tests.support.processes import await_ready, start
@@ -201,3 +201,43 @@ def test_the_mark_of_a_manifest_changes_with_it(zone: LandingZone, files: dict[s
     assert zone.manifest_etag("run-1") == before
     (directory(zone) / "run-1" / MANIFEST).write_text('model = "m"\n')
     assert zone.manifest_etag("run-1") != before
+
+
+# -- marks ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["plain files", "an open run", "a name that is not ASCII", "a link", "a directory"])
+def test_what_stands_for_a_directory_is_the_same_from_one_listing_and_file_by_file(
+    zone: LandingZone, files: dict[str, Path], what: str
+) -> None:
+    zone.land("run-1", files, 'model = "m"\n')
+    run = directory(zone) / "run-1"
+    if what == "an open run":
+        (run / OPEN).touch()
+    elif what == "a name that is not ASCII":
+        (run / "größe.json").write_text("{}")
+    elif what == "a link":
+        (run / "link.json").symlink_to("one.json")
+    elif what == "a directory":
+        (run / "more").mkdir()
+    listed = zone.list_marks("run-1")
+    names = [file.name for file in zone.files("run-1")]
+    assert [name for name, _ in listed.listing] == names
+    assert listed.listing == [(file.name, file.problem or file.etag) for file in zone.files("run-1")]
+    assert (listed.manifest_etag, listed.is_open) == (zone.manifest_etag("run-1"), zone.is_open("run-1"))
+    assert listed.manifest_etag == str(zone.place.store.head(f"run-1/{MANIFEST}")["e_tag"])
+
+
+def test_a_mark_is_never_of_a_later_listing_than_the_files_that_are_read(
+    zone: LandingZone, files: dict[str, Path]
+) -> None:
+    """Else a file that comes in between would be taken for one that was read."""
+    zone.land("run-1", files, 'model = "m"\n')
+    before = zone.list_marks("run-1")
+    once, other = zone.listed_once(), zone.listed_once()
+    assert len(once.files("run-1")) == 2
+    assert other.list_marks("run-1") == before
+    (directory(zone) / "run-1" / "three.json").write_text("{}")
+    assert once.list_marks("run-1") == before
+    assert (len(other.files("run-1")), other.list_marks("run-1").listing == before.listing) == (3, False)
+    assert once.relist().list_marks("run-1") != before
