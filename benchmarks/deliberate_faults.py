@@ -73,7 +73,7 @@ FAULTS = (
         "lake/frames.py",
         "    return nw.when(rest < 0).then(near - one).otherwise(",
         "    return near if near is not None else nw.when(rest < 0).then(near - one).otherwise(",
-        "tests/lake/test_engines.py",
+        "tests/gold/test_kernel_breakdown.py",
     ),
     Fault(
         "a kill between data and commit loses rows",
