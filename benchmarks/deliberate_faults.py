@@ -82,7 +82,7 @@ FAULTS = (
         "            stage.settle([*added, *repaired], self._disk)\n"
         "        for path in before.keys() - units.keys():\n"
         "            (self.root(stage.table).directory / path).unlink()\n",
-        "tests/lake/test_interruption.py",
+        "tests/lake/test_durability.py",
     ),
     Fault(
         "a unit is wrong",
