@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RUN = "resnet50-plain-w2"
+MORE_RUNS = ("bert-base-plain-w2", "bert-base-sealed-w2", "gpt2-plain-w4", "gpt2-sealed-w4")
 
 
 def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
@@ -43,7 +44,8 @@ def test_a_child_that_dies_ends_the_whole_with_an_error(tmp_path: Path) -> None:
 
 def test_ctrl_c_ends_a_launch_too_and_the_next_command_finds_the_lake_free(tmp_path: Path) -> None:
     house = House(tmp_path)
-    house.land(RUN)
+    for run_id in (RUN, *MORE_RUNS):  # one alone may be done before it is stopped
+        house.land(run_id)
     with Serving(house, tmp_path / "log", "--only", "daemon") as serving, house.records() as records:
         serving.wait_for_line("^(the daemon runs) ")
         started = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])
