@@ -16,8 +16,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from lake.locations import Location
+from lake.log_entries import UnknownLog
 from lake.log_recovery import is_last_entry, mark_entry, set_aside_cut_entries
-from lake.table_log import UnknownLog, describe_opened, read_log
+from lake.table_log import describe_opened, read_log
 
 if TYPE_CHECKING:
     from lake.table_log import TableLog

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from lake.datafiles import compare_sizes, run_of
 from lake.errors import LakeError
 from lake.locations import make_private, report_unreachable
+from lake.log_entries import UnknownLog, list_actions, list_versions, read_entries, read_entry
 from lake.private_files import write_private
-from lake.table_log import UnknownLog, list_versions, read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -188,42 +188,31 @@ def _read_file(place: Location) -> bytes | None:
 def _find_end(root: Location) -> tuple[int, str] | None:
     """The last entry of a table's log: its version and digest; none where there is no table."""
     with report_unreachable(f"the log of {root} could not be read"):
-        versions = list_versions(root, -1)
-        for entry in read_entries(root, versions[-1:]):
-            return versions[-1], hashlib.sha256(entry).hexdigest()
-    return None
+        last = max(list_versions(root), default=-1)
+        entry = read_entry(root, last)
+    return None if entry is None else (last, hashlib.sha256(entry).hexdigest())
 
 
 def _read_on(root: Location, end: Sequence[Any] | None, touched: set[str]) -> tuple[int, str] | None:
-    """The end of a log now; runs of which commits since that end speak are added to those that were touched."""
+    """The end of a log now; the runs that commits since `end` changed are added to `touched`."""
+    version, known = end or (0, None)
     with report_unreachable(f"the log of {root} could not be read"):
-        if end is None:
-            if list_versions(root, -1):
-                raise UnknownLog
-            return None
-        version, known = int(end[0]), str(end[1])
-        versions = list_versions(root, version - 1)
-        if versions != list(range(version, version + len(versions))):
-            raise UnknownLog
-        entries = list(read_entries(root, versions))
-    if not entries or hashlib.sha256(entries[0]).hexdigest() != known:
-        raise UnknownLog  # the log was put back to an earlier state, or purged
+        entries = read_entries(root, version - 1)
+    if (hashlib.sha256(entries[0]).hexdigest() if entries else None) != known:
+        raise UnknownLog  # the table is new, or its log was restored from a backup or purged
     for entry in entries[1:]:
         touched |= _list_touched(entry)
-    return versions[-1], hashlib.sha256(entries[-1]).hexdigest()
+    return (version + len(entries) - 1, hashlib.sha256(entries[-1]).hexdigest()) if entries else None
 
 
 def _list_touched(entry: bytes) -> set[str]:
-    """The partitions that a commit speaks of."""
+    """The partitions that a commit changed."""
     touched = set()
-    for line in entry.splitlines():
-        if line.startswith(b'{"commitInfo"'):
-            continue
-        ((kind, said),) = json.loads(line).items()
+    for kind, said in list_actions(entry):
         if kind in {"add", "remove"}:
             touched.add(run_of(said["path"]))
         elif kind == "txn":
             touched.add(said["appId"].partition("@")[0])
         else:
-            raise UnknownLog  # the table itself is another one now
+            raise UnknownLog  # the table itself was changed
     return touched

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import io
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import obstore
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import Schema
-from obstore.exceptions import NotFoundError
 
 from lake.locations import report_unreachable
+from lake.log_entries import UnknownLog, list_actions, read_entries, read_log_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,19 +29,12 @@ if TYPE_CHECKING:
 
     from lake.locations import Location
 
-# A store answers many requests in the time of one.
-_SIDE_BY_SIDE = 16
-_FOLDER = "_delta_log"
 _CHECKPOINT_COLUMNS = (
     *("add.path", "add.size", "add.stats", "add.partitionValues", "add.deletionVector"),
     *("txn", "metaData.schemaString", "metaData.partitionColumns", "protocol", "sidecar"),
 )
 # What our tables ask of a reader; whoever asks for more has written something else.
 _READER_VERSION = 1
-
-
-class UnknownLog(Exception):
-    """The log holds what we never write, or is not whole: Delta knows its way, or says what is wrong."""
 
 
 class DataFile:
@@ -117,10 +108,7 @@ def read_log(root: Location, before: TableLog | None = None) -> TableLog | None:
     with report_unreachable(f"the log of {root} could not be read"):
         try:
             state = _State.start(root) if before is None else _State.go_on(before)
-            versions = list_versions(root, state.version)
-            if versions != list(range(state.version + 1, state.version + 1 + len(versions))):
-                raise UnknownLog  # an entry is missing
-            for entry in read_entries(root, versions):
+            for entry in read_entries(root, state.version):
                 state.apply(entry)
             return state.fix()
         except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
@@ -153,14 +141,14 @@ class _State:
     @classmethod
     def start(cls, root: Location) -> _State:
         """What the last checkpoint says; nothing where there is none."""
-        hint = _get(root, "_last_checkpoint")
+        hint = read_log_file(root, "_last_checkpoint")
         if hint is None:
             return cls(-1)
         last = json.loads(hint)
         if last.get("parts") is not None:
             raise UnknownLog
         state = cls(int(last["version"]))
-        state._take_checkpoint(_get(root, f"{state.version:020}.checkpoint.parquet"))
+        state._take_checkpoint(read_log_file(root, f"{state.version:020}.checkpoint.parquet"))
         return state
 
     @classmethod
@@ -183,10 +171,7 @@ class _State:
 
     def apply(self, entry: bytes) -> None:
         """Take in the next entry of the log."""
-        for line in entry.splitlines():
-            if line.startswith(b'{"commitInfo"'):
-                continue
-            ((kind, said),) = json.loads(line).items()
+        for kind, said in list_actions(entry):
             if kind == "add":
                 if said.get("deletionVector") is not None:
                     raise UnknownLog
@@ -262,40 +247,3 @@ def _list_values(column: pa.MapArray, count: int) -> Iterable[dict[str, str | No
         raise UnknownLog
     starts = range(0, len(names), count)
     return (dict(zip(names[at : at + count], values[at : at + count], strict=True)) for at in starts)
-
-
-def list_versions(root: Location, after: int) -> list[int]:
-    """The versions of the entries after one."""
-    if root.is_local:
-        try:
-            names = [path.name for path in (root.directory / _FOLDER).iterdir()]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-    else:
-        pages = obstore.list(root.store, _FOLDER, offset=f"{_FOLDER}/{after + 1:020}")
-        names = [item["path"].rpartition("/")[2] for page in pages for item in page]
-    split = (name.partition(".") for name in names)
-    found = (int(number) for number, _, kind in split if kind == "json" and number.isdecimal())
-    return sorted(version for version in found if version > after)
-
-
-def read_entries(root: Location, versions: Sequence[int]) -> Iterable[bytes]:
-    names = [f"{version:020}.json" for version in versions]
-    if root.is_local or len(names) < 2:
-        found = [_get(root, name) for name in names]
-    else:
-        with ThreadPoolExecutor(min(len(names), _SIDE_BY_SIDE), thread_name_prefix="log") as pool:
-            found = list(pool.map(lambda name: _get(root, name), names))
-    for entry in found:
-        if entry is None:
-            raise UnknownLog  # the log is being tidied at this moment
-        yield entry
-
-
-def _get(root: Location, name: str) -> bytes | None:
-    try:
-        if root.is_local:
-            return (root.directory / _FOLDER / name).read_bytes()
-        return bytes(root.store.get(f"{_FOLDER}/{name}").bytes())
-    except (FileNotFoundError, NotFoundError):
-        return None

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from assets.build.freshness import Look
-    from lake.locations import Location
     from lake.tables import Table
 
 # Fewer are looked at as they are.
@@ -48,11 +47,6 @@ def remember(memory: SettledRuns, look: Look, run_ids: Collection[str]) -> None:
     if run_ids:
         memory.add(_mark_landings(look, run_ids), [look.snapshot(table) for table in _LOGS])
     memory.write()
-
-
-def is_kept(place: Location) -> bool:
-    """Whether a lake has such a memory."""
-    return SettledRuns.is_kept(place)
 
 
 def _mark_landings(look: Look, run_ids: Iterable[str]) -> dict[str, str]:

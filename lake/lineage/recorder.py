@@ -104,9 +104,11 @@ class Lineage:
         found = {}
         for table in tables:
             log = share_tables(self.place).read(table)
-            for partition, files in ({} if log is None else log.files).items():
+            if log is None:
+                continue
+            for partition, files in log.files.items():
                 rows = combine(map(format_label, files))
-                if log is None or log.find_mark(stated_id(partition)) != mark_of(rows):
+                if log.find_mark(stated_id(partition)) != mark_of(rows):
                     found[name_partition(table, partition)] = rows
         if not found or self.keys.signer is None:
             return []

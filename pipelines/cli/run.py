@@ -16,7 +16,7 @@ from assets.build.comparisons import COMPARISON_TABLES
 from assets.build.freshness import Look
 from assets.build.gold import PAIR_TABLES
 from assets.build.state import assess_comparisons, assess_gone, assess_runs, find_stale, list_left_over
-from assets.build.state_memory import is_kept, recall
+from assets.build.state_memory import recall
 from assets.build.tiers import select_tables
 from assets.comparisons import comparisons
 from assets.launch_locks import lock_launch, tags_of
@@ -26,6 +26,7 @@ from bronze import runs as landed
 from gold import attested_runs
 from lake.errors import ContractBroken, EvidenceRejected, LakeError, nearest
 from lake.identity import slug
+from lake.settled_runs import SettledRuns
 from pipelines.cli.memory_advice import advise_memory, find_memory
 from pipelines.cli.status import remember_lines
 from pipelines.cli.stopping import is_stopped
@@ -120,7 +121,7 @@ def run(
     if stale or unpaired or is_compared:
         config: dict[str, object] = {"engine": engine, "full": full}
         _launch(chosen, watcher, _LaunchPlan(names, check, config, stale, unpaired, is_compared), tell)
-        if is_kept(place.lake.place):  # what was built is settled now, and the next look goes on from there
+        if SettledRuns.is_kept(place.lake.place):  # what was built is settled now, and the next look goes on from there
             memory = recall(Look(place.lake))
             remember_lines(place.lake, zone, memory, assess(run_ids=stale, memory=memory), place.margin)
     if is_compared and not stale:

@@ -47,7 +47,7 @@ RUNS = ["alone", "off", "tee"]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three runs, two of them a pair, from landing to gold and checked."""
     directory = tmp_path_factory.mktemp("built")
     made = LandFiles.open(directory)
@@ -59,11 +59,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def settled(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LandFiles:
+def runs(finished_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LandFiles:
     """The same runs, which one may change, and a memory of that they are up to date and checked."""
     monkeypatch.setattr(state, "MANY_RUNS", 1)
     monkeypatch.setattr(status, "MANY_RUNS", 1)
-    copied = shutil.copytree(built, tmp_path / "copied")
+    copied = shutil.copytree(finished_folder, tmp_path / "copied")
     land = LandFiles.open(copied)
     lake, zone = land.lake, land.zone
     made = build_tier(BuildContext(lake, zone, Limits()), "bronze", RUNS, partial(engine, "polars"))  # files are new
@@ -148,25 +148,25 @@ CHANGES: dict[str, tuple[Callable[[LandFiles], None], set[str], dict[str, str]]]
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_what_changes_after_the_last_look_is_seen_and_what_does_not_is_not_asked_again(
-    settled: LandFiles, monkeypatch: pytest.MonkeyPatch, what: str
+    runs: LandFiles, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     change, left, expected = CHANGES[what]
-    change(settled)
+    change(runs)
     words = dict.fromkeys(RUNS, "up-to-date") | expected
-    assert {name: one.word for name, one in assess_both_ways(settled.lake, settled.zone, monkeypatch).items()} == words
-    assert list_settled(settled.lake, settled.zone) == left
+    assert {name: one.word for name, one in assess_both_ways(runs.lake, runs.zone, monkeypatch).items()} == words
+    assert list_settled(runs.lake, runs.zone) == left
     # And again, from what this look has remembered.
-    assert {name: one.word for name, one in assess_both_ways(settled.lake, settled.zone, monkeypatch).items()} == words
+    assert {name: one.word for name, one in assess_both_ways(runs.lake, runs.zone, monkeypatch).items()} == words
 
 
-def test_other_code_makes_every_run_stale(settled: LandFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_code_makes_every_run_stale(runs: LandFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(freshness, "MEASURES_VERSION", freshness.MEASURES_VERSION + 1)
-    assert list_settled(settled.lake, settled.zone) == set()
-    assert {one.word for one in assess_both_ways(settled.lake, settled.zone, monkeypatch).values()} == {"stale"}
+    assert list_settled(runs.lake, runs.zone) == set()
+    assert {one.word for one in assess_both_ways(runs.lake, runs.zone, monkeypatch).values()} == {"stale"}
 
 
-def test_a_new_run_is_asked_of_alone(settled: LandFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    settled.write({"rank0.json": trace(80)}, "new", 'regime = "cc_off"\n')
+def test_a_new_run_is_asked_of_alone(runs: LandFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.write({"rank0.json": trace(80)}, "new", 'regime = "cc_off"\n')
     asked: list[list[str]] = []
 
     def read_some(lake: Lake, look: Look, run_ids: list[str], checks: list[AssetCheck]) -> dict[str, Verdict]:
@@ -174,45 +174,45 @@ def test_a_new_run_is_asked_of_alone(settled: LandFiles, monkeypatch: pytest.Mon
         return read_verdicts(lake, look, run_ids, checks)
 
     monkeypatch.setattr(state, "read_verdicts", read_some)
-    assert assess_runs(settled.lake, settled.zone, [*RUNS, "new"])["new"].word == "stale"
+    assert assess_runs(runs.lake, runs.zone, [*RUNS, "new"])["new"].word == "stale"
     assert asked == [["new"]]
 
 
-def test_of_a_part_of_the_tables_nothing_is_remembered(settled: LandFiles) -> None:
-    change_a_file(settled)
-    build_runs(settled.lake, settled.zone, ["off"])
+def test_of_a_part_of_the_tables_nothing_is_remembered(runs: LandFiles) -> None:
+    change_a_file(runs)
+    build_runs(runs.lake, runs.zone, ["off"])
     some = [table for table in RUN_TABLES if table.tier == "bronze"]
-    record_passed(settled.lake, ["off"], some)
-    names, memory = [table.full_name for table in some], recall(Look(settled.lake))
-    found = assess_runs(settled.lake, settled.zone, RUNS, names=names, pair_tables=(), memory=memory)
+    record_passed(runs.lake, ["off"], some)
+    names, memory = [table.full_name for table in some], recall(Look(runs.lake))
+    found = assess_runs(runs.lake, runs.zone, RUNS, names=names, pair_tables=(), memory=memory)
     assert found["off"].word == "up-to-date"
-    assert list_settled(settled.lake, settled.zone) == {"alone"}
+    assert list_settled(runs.lake, runs.zone) == {"alone"}
 
 
-def test_a_run_that_is_open_is_never_settled(settled: LandFiles) -> None:
+def test_a_run_that_is_open_is_never_settled(runs: LandFiles) -> None:
     """What is to be said of it, such as how far it has come, is said anew at each look."""
-    open_a_run(settled)
-    build_runs(settled.lake, settled.zone, ["off"])
-    record_passed(settled.lake, RUNS)
-    assert {one.word for one in assess_runs(settled.lake, settled.zone, RUNS).values()} == {"up-to-date"}
-    assert list_settled(settled.lake, settled.zone) == {"alone", "tee"}
+    open_a_run(runs)
+    build_runs(runs.lake, runs.zone, ["off"])
+    record_passed(runs.lake, RUNS)
+    assert {one.word for one in assess_runs(runs.lake, runs.zone, RUNS).values()} == {"up-to-date"}
+    assert list_settled(runs.lake, runs.zone) == {"alone", "tee"}
 
 
-def test_runs_that_share_a_token_are_looked_at_again(settled: LandFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_that_share_a_token_are_looked_at_again(runs: LandFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is said of them depends on who else holds it, whom no commit to their own tables names."""
     monkeypatch.setattr(attested_runs, "find_replays", lambda _: {"off": ["tee"], "tee": ["off"]})
-    assert list_settled(settled.lake, settled.zone) == {"alone"}
-    words = {name: one.word for name, one in assess_both_ways(settled.lake, settled.zone, monkeypatch).items()}
+    assert list_settled(runs.lake, runs.zone) == {"alone"}
+    words = {name: one.word for name, one in assess_both_ways(runs.lake, runs.zone, monkeypatch).items()}
     assert words == {"alone": "up-to-date", "off": "stale", "tee": "stale"}
 
 
 def test_status_says_the_same_from_memory_but_for_notes_of_runs_that_are_up_to_date(
-    settled: LandFiles, monkeypatch: pytest.MonkeyPatch
+    runs: LandFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = collect_status(settled.lake, settled.zone)
-    again = collect_status(settled.lake, settled.zone)
-    named = collect_status(settled.lake, settled.zone, run_ids=["tee"])
-    everything = collect_status(settled.lake, settled.zone, all_notes=True)
+    first = collect_status(runs.lake, runs.zone)
+    again = collect_status(runs.lake, runs.zone)
+    named = collect_status(runs.lake, runs.zone, run_ids=["tee"])
+    everything = collect_status(runs.lake, runs.zone, all_notes=True)
     assert (again.lines, everything.lines) == (first.lines, first.lines)
     assert everything.notes == first.notes
     of_runs = [note for note in first.notes if note.partition(":")[0] in RUNS]
@@ -223,17 +223,17 @@ def test_status_says_the_same_from_memory_but_for_notes_of_runs_that_are_up_to_d
     with monkeypatch.context() as patch:
         patch.setattr(state, "MANY_RUNS", 10_000)
         patch.setattr(status, "MANY_RUNS", 10_000)
-        assert collect_status(settled.lake, settled.zone) == first
+        assert collect_status(runs.lake, runs.zone) == first
 
 
-def test_what_is_remembered_holds_numbers_and_names_that_the_lake_shows_anyway(settled: LandFiles) -> None:
+def test_what_is_remembered_holds_numbers_and_names_that_the_lake_shows_anyway(runs: LandFiles) -> None:
     """Notes may quote what a source wrote, which may be sealed in the lake: only their number is kept."""
-    (settled.zone.place.directory / "off" / "very secret name.json").write_text("no trace")
-    build_runs(settled.lake, settled.zone, ["off"])
-    record_passed(settled.lake, RUNS)
-    found = collect_status(settled.lake, settled.zone)
+    (runs.zone.place.directory / "off" / "very secret name.json").write_text("no trace")
+    build_runs(runs.lake, runs.zone, ["off"])
+    record_passed(runs.lake, RUNS)
+    found = collect_status(runs.lake, runs.zone)
     assert any("very secret name" in note for note in found.notes)
-    assert list_settled(settled.lake, settled.zone) == set(RUNS)
-    kept = (settled.lake.place.directory / "_staging" / "settled_runs.parquet").read_bytes()
+    assert list_settled(runs.lake, runs.zone) == set(RUNS)
+    kept = (runs.lake.place.directory / "_staging" / "settled_runs.parquet").read_bytes()
     assert b"very secret name" not in kept
     assert json.dumps("alone").encode() in kept

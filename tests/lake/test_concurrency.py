@@ -98,14 +98,14 @@ def test_commits_that_are_lost_again_and_again_are_a_transient_error(
     held = Lake._exchange
     rivals = itertools.count(1)
 
-    def overtaken(*arguments: Any, **settings: Any) -> Any:
+    def lose_to_a_rival(*arguments: Any, **settings: Any) -> Any:
         rival = DeltaTable(lake.uri(READINGS))
         mark = CommitProperties(app_transactions=[Transaction("a", next(rivals))])
         rival.create_write_transaction([], "append", rival.schema(), ["run_id"], commit_properties=mark)
         return held(*arguments, **settings)
 
     monkeypatch.setattr(commits, "TRIES", 3)
-    monkeypatch.setattr(Lake, "_exchange", overtaken)
+    monkeypatch.setattr(Lake, "_exchange", lose_to_a_rival)
     with pytest.raises(SourceUnavailable, match="3 commits in a row lost to other writers") as caught:
         lake.replace(READINGS, "a", readings(powers=[100.0]), SECOND)
     assert caught.value.is_transient

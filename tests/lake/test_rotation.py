@@ -128,14 +128,14 @@ def test_a_writer_that_is_faster_is_not_undone(
     keyring.rotate()
     commit, newer = Lake._commit, visits(notes=["something newer"])
 
-    def overtaken(*arguments: object, **named: object) -> object:
+    def lose_to_a_rival(*arguments: object, **named: object) -> object:
         monkeypatch.undo()
         rival = Lake(lake.place, keyring)
         monkeypatch.setattr("lake.staging.hold_lock", lambda *_: nullcontext())
         rival.replace(VISITS, "a", newer, SECOND)
         return commit(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Lake, "_commit", overtaken)
+    monkeypatch.setattr(Lake, "_commit", lose_to_a_rival)
     lake.reseal(VISITS, "a")
     assert reveal_visits(lake, "a") == newer
     assert lake.snapshot(VISITS).is_made_from("a", SECOND)
@@ -148,14 +148,14 @@ def test_commits_that_are_lost_again_and_again_are_a_transient_error(
     keyring.rotate()
     exchange, rivals = Lake._exchange, iter(range(1, 100))
 
-    def overtaken(self: Lake, log: TableLog, stage: Stage) -> object:
+    def lose_to_a_rival(self: Lake, log: TableLog, stage: Stage) -> object:
         rival = DeltaTable(lake.uri(VISITS))
         mark = CommitProperties(app_transactions=[Transaction("a", next(rivals))])
         rival.create_write_transaction([], "append", rival.schema(), list(VISITS.partition_by), commit_properties=mark)
         return exchange(self, log, stage)
 
     monkeypatch.setattr(commits, "TRIES", 3)
-    monkeypatch.setattr(Lake, "_exchange", overtaken)
+    monkeypatch.setattr(Lake, "_exchange", lose_to_a_rival)
     with pytest.raises(SourceUnavailable, match="3 commits in a row lost to other writers"):
         lake.reseal(VISITS, "a")
     assert reveal_visits(lake, "a") == visits()

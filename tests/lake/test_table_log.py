@@ -12,7 +12,8 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from lake.forgetting import drop_runs, purge_history
 from lake.locations import Location
-from lake.table_log import TableLog, UnknownLog, describe_opened, read_log
+from lake.log_entries import UnknownLog
+from lake.table_log import TableLog, describe_opened, read_log
 from tests.support.sample_tables import FIRST, READINGS, SECOND, readings
 
 if TYPE_CHECKING:
