@@ -58,4 +58,4 @@ def comparisons(
         checking.check(TABLES, None)
         checking.record()
         lake.log_statements()
-        yield from checking.results()
+        yield from checking.evaluations(context.instance)

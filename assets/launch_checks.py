@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 
 from assets.build.comparisons import COMPARISON_TABLES
 from assets.build.freshness import Look
@@ -53,6 +54,7 @@ class _Sum:
     """What one check came to over all runs of a launch."""
 
     engine: str
+    is_blocking: bool
     # The gravest of what is broken.
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.WARN
     rows: int = 0
@@ -69,7 +71,9 @@ class _Sum:
         self.samples += one.samples
         self.reasons |= {one.reason} if one.reason else set()
 
-    def result(self, key: dg.AssetCheckKey) -> dg.AssetCheckResult:
+    def evaluation(
+        self, key: dg.AssetCheckKey, target: AssetCheckEvaluationTargetMaterializationData | None
+    ) -> dg.AssetCheckEvaluation:
         metadata: dict[str, Any] = {
             "engine": self.engine,
             "rows": self.rows,
@@ -82,13 +86,15 @@ class _Sum:
         if self.page is not None:
             metadata["data_docs"] = dg.MetadataValue.url("/".join((DATA_DOCS, *self.page.parts[-3:])))
             metadata["data_docs_file"] = dg.MetadataValue.path(str(self.page))
-        return dg.AssetCheckResult(
+        return dg.AssetCheckEvaluation(
             asset_key=key.asset_key,
             check_name=key.name,
             passed=not self.broken,
             severity=self.severity,
             description="; ".join(self.broken) or None,
             metadata=metadata,
+            target_materialization_data=target,
+            blocking=self.is_blocking,
         )
 
 
@@ -149,10 +155,15 @@ class LaunchChecks:
             outcomes.record_outcomes(self._build_context.lake, run_id, ended)
         self._ended.clear()
 
-    def results(self) -> Iterator[dg.AssetCheckResult]:
-        """One result for each check that was asked for."""
+    def evaluations(self, records: dg.DagsterInstance) -> Iterator[dg.AssetCheckEvaluation]:
+        """One evaluation for each check that was asked for, of its asset as the records have it last.
+
+        A launch tells of evaluations and not of results: for every result, Dagster asks its records for the asset and
+        stores an output of the step beside it.
+        """
+        targets = _find_targets(records, {key.asset_key for key in self._sums})
         for key, summed in self._sums.items():
-            yield summed.result(key)
+            yield summed.evaluation(key, targets.get(key.asset_key))
 
     def _check_tables(
         self, table: Table, run_ids: Sequence[str] | None
@@ -178,7 +189,8 @@ class LaunchChecks:
         """Add to what each check came to; gives the runs that broke a promise, with the promise."""
         named = {check_name(one.check): one for one in held}
         for name, key in wanted.items():
-            summed = self._sums.setdefault(key, _Sum(named[name].engine))
+            is_blocking = group_by_check(table)[name][0].is_blocking
+            summed = self._sums.setdefault(key, _Sum(named[name].engine, is_blocking))
             summed.rows += held[0].rows_count
             summed.page = held[0].page
         failed = []
@@ -204,6 +216,20 @@ class LaunchChecks:
                 for again in check_tables(self._build_context.lake, table, [run_id], spark=self._spark)
             )
         ]
+
+
+def _find_targets(
+    records: dg.DagsterInstance, keys: Collection[dg.AssetKey]
+) -> dict[dg.AssetKey, AssetCheckEvaluationTargetMaterializationData]:
+    """What was told last of some assets, asked for all of them at once."""
+    entries = [record.asset_entry for record in records.get_asset_records(sorted(keys))]
+    return {
+        entry.asset_key: AssetCheckEvaluationTargetMaterializationData(
+            storage_id=told.storage_id, run_id=told.run_id, timestamp=told.timestamp
+        )
+        for entry in entries
+        if (told := entry.last_materialization_record) is not None
+    }
 
 
 def _partitions(look: Look, table: Table) -> list[str]:

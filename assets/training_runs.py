@@ -135,7 +135,7 @@ class _Launch:
         if not self._tiers and not self._is_paired:
             self._checking.check(TABLES, None)
             self._checking.record()
-        yield from self._checking.results()
+        yield from self._checking.evaluations(self._context.instance)
         if self._faults:
             raise self._failure()
 

@@ -136,12 +136,13 @@ def test_a_promise_on_which_nothing_depends_warns_unless_another_one_of_its_chec
 ) -> None:
     for run_id in ("good", "ill"):
         change(place.lake, TABLE, run_id, lambda rows: rows.with_columns(source_sha256=pl.lit("no digest")))
+    records = dg.DagsterInstance.ephemeral()
     checking = LaunchChecks(place, {spec.key for spec in check_specs([TABLE])})
     assert set(checking.check([TABLE], ["good"])) == set()
-    (warned,) = [result for result in checking.results() if not result.passed]
+    (warned,) = [one for one in checking.evaluations(records) if not one.passed]
     assert (warned.check_name, warned.severity) == ("rows_are_as_declared", dg.AssetCheckSeverity.WARN)
     assert set(checking.check([TABLE], ["ill"])) == {"ill"}
-    (failed,) = [result for result in checking.results() if not result.passed]
+    (failed,) = [one for one in checking.evaluations(records) if not one.passed]
     assert failed.severity is dg.AssetCheckSeverity.ERROR
     checking.record()
     known = verdicts(place.lake)

@@ -1,0 +1,49 @@
+"""A command ends as Python would end it, but for what nobody waits for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+END = """
+import atexit, sys, threading, time
+from pipelines.process_costs import end_process
+
+class Kept:
+    def __del__(self):
+        print("taken down")
+
+kept = Kept()
+atexit.register(print, "called at the end")
+threading.Thread(target=lambda: (time.sleep(0.2), print("a thread's last word"))).start()
+print("written", end="")
+end_process({code})
+"""
+
+
+def end(code: object) -> subprocess.CompletedProcess[str]:
+    """What a process says that ends with this code."""
+    program = END.format(code=repr(code))
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(("code", "status"), [(None, 0), (0, 0), (3, 3), (True, 1), ("no such lake", 1)])
+def test_the_exit_status_is_the_one_that_python_would_give(code: object, status: int) -> None:
+    assert end(code).returncode == status
+
+
+def test_threads_registered_calls_and_streams_are_seen_to_and_objects_are_left_alone() -> None:
+    assert end(0).stdout == "writtena thread's last word\ncalled at the end\n"
+
+
+def test_a_reason_given_as_text_is_told() -> None:
+    assert end("no such lake").stderr == "no such lake\n"
+
+
+def test_output_that_cannot_be_written_is_a_failure() -> None:
+    program = END.format(code=0)
+    with Path("/dev/full").open("w") as full:
+        assert subprocess.run([sys.executable, "-c", program], stdout=full, check=False).returncode == 1
