@@ -61,7 +61,11 @@ def _open_file(address: str) -> Engine:
 
 
 def _sync_at_checkpoints(connection: Any, _: object) -> None:
-    """Do not wait for the disk at every event: a power cut may lose the last of them, and never the file's order."""
+    """Do not wait for the disk at every event: a power cut may lose the last of them, and never the file's order.
+
+    Dagster logs ahead too, but only once it has made a file's tables, and waits for the disk at each of those.
+    """
+    connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
 
 

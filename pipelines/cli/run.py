@@ -24,6 +24,7 @@ from assets.pool_wait import claim_pool
 from assets.training_runs import training_runs
 from bronze import runs as landed
 from gold import attested_runs
+from lake.arrow_start import start_without_pandas
 from lake.errors import ContractBroken, EvidenceRejected, LakeError, nearest
 from lake.identity import slug
 from lake.settled_runs import SettledRuns
@@ -171,6 +172,8 @@ def _advise_memory(zone: LandingZone, engine: str, run_ids: Sequence[str], tell:
 
 def _launch(chosen: Settings, watcher: ProgressListener, work: _LaunchPlan, tell: Callable[[str], None]) -> None:
     """One launch for each range of runs, then one for what is measured across runs, of the tables named."""
+    if work.config["engine"] != "spark":  # whose driver may be handed values of pandas'
+        start_without_pandas()
     definitions = build_definitions(chosen, watcher)
     ingest, compare = (definitions.resolve_job_def(str(job.name)) for job in (INGEST, COMPARE))
     pairs = {one.full_name for one in PAIR_TABLES}.intersection(work.names)
