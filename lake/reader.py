@@ -14,6 +14,7 @@ from lake.datafiles import open_data_file, pick_paths
 from lake.datasets import dataset
 from lake.durability import Disk
 from lake.errors import ContractBroken
+from lake.few_rows import read_few_rows
 from lake.identity import is_slug, slug
 from lake.keyring_guard import KeyringGuard
 from lake.locations import report_unreachable
@@ -135,6 +136,10 @@ class LakeReader:
             "SELECT * FROM read_parquet(?, hive_partitioning = true, hive_types = ?)",
             params=[files, types],
         ).select(*table.column_names)
+
+    def read_few(self, table: Table, run_ids: Sequence[str] | None, most_rows: int) -> pa.Table | None:
+        """The same rows in memory; none where they are more, or where only an engine can say what a file holds."""
+        return read_few_rows(table, self.root(table), self._paths(table, run_ids), most_rows)
 
     def dataset(self, table: Table) -> Dataset:
         """The same rows for an engine that may open no file by itself; a damaged one is an error when it is read."""

@@ -58,6 +58,7 @@ RELATIONS = (
             ),
             table=each,
             reads=(table("bronze.source_files"),),
+            is_of_rows=True,
             query="""
                 WITH found AS (
                     SELECT run_id, source_sha256, count(*) AS found_count FROM checked GROUP BY run_id, source_sha256),

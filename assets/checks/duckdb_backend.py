@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
 import narwhals as nw
 
-from assets.checks.backends import Backend, count_violations
+from assets.checks.backends import Backend, Counts, count_violations
+from assets.checks.held_rules import are_held
+from assets.checks.rules import Must
 from lake.errors import ContractBroken, SourceUnavailable
+from lake.few_rows import MOST_FILES
+from lake.regular_files import mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assets.checks.backends import Counts
+    import pyarrow as pa
+
     from assets.checks.rules import Rule
     from lake.store import Lake
     from lake.tables import Table
 
-# So few rows DuckDB reads once, and Polars counts: to plan the count of every rule takes DuckDB longer than that.
+# So few rows are read once: to plan the count of every rule takes DuckDB longer than that.
 _FEW_ROWS = 10_000
+# So small a table stays in memory for the queries that read it; a larger one DuckDB reads from its files.
+_KEPT_BYTES = 1 << 20
 # The one view that every table is read through.
 VIEW = "checked"
 _USE = {"bronze": "USE bronze", "silver": "USE silver", "gold": "USE gold"}
@@ -38,11 +46,24 @@ class DuckDBBackend(Backend):
         connection.execute("CREATE SCHEMA IF NOT EXISTS silver")
         connection.execute("CREATE SCHEMA IF NOT EXISTS gold")
         self._table = ""
-        # The data files that the view of each other table shows.
-        self._shown: dict[str, list[str]] = {}
+        # The selected rows where they are few, and what was selected; none where the view shows it already.
+        self._few: pa.Table | None = None
+        self._unshown: tuple[Lake, Table, Sequence[str] | None] | None = None
+        # The data files that the view of each other table shows, and its rows where they are in memory.
+        self._shown: dict[str, tuple[list[str], pa.Table | None]] = {}
+
+    def select(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> list[dict[str, str]]:
+        """Select the rows of some runs; few rows that are stored as declared are not shown until a query asks."""
+        few = lake.read_few(table, run_ids, _FEW_ROWS)
+        if few is None:
+            return super().select(lake, table, run_ids)
+        self._table, self._few, self._unshown = table.full_name, few, (lake, table, run_ids)
+        self.is_empty = not few.num_rows
+        return [{"name": name, "type": kind} for name, kind in table.duckdb_types.items()]
 
     def read(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> list[dict[str, str]]:
         """Show some runs in the view; give the name and the kind of each column."""
+        self._few = self._unshown = None
         try:
             rows = lake.relation(self.connection, table, run_ids)
         except duckdb.BinderException as error:
@@ -52,8 +73,31 @@ class DuckDBBackend(Backend):
         self.rows = nw.from_native(rows)
         return [{"name": name, "type": str(kind)} for name, kind in zip(rows.columns, rows.types, strict=True)]
 
+    def show_selected(self) -> None:
+        """Show the selected rows in the view, where they were only read so far."""
+        if self._unshown is None:
+            return
+        if self._few is None or self._few.nbytes > _KEPT_BYTES:
+            with self.reading():
+                self.read(*self._unshown)
+            return
+        self.connection.from_arrow(self._few).create_view(VIEW)
+        self._unshown = None
+
+    def find_values(self, name: str) -> set[str]:
+        """The different values of a text column of the selected rows."""
+        if self._few is not None:
+            return set(self._few.column(name).unique().to_pylist()) - {None}
+        found = self.connection.view(VIEW).select(name).distinct().fetchall()
+        return {value for (value,) in found if value is not None}
+
     def count(self, rules: Sequence[Rule]) -> Counts:
         """Count the selected rows, and those that violate each of these rules."""
+        if self._few is not None and are_held(self._few, rules):
+            return Counts(self._few.num_rows, {rule.name: 0 for rule in rules if rule.must is not Must.BE_DECLARED})
+        if self._unshown is not None:
+            with self.reading():
+                self.read(*self._unshown)
         if self.is_empty:
             return super().count(rules)
         with self.reading():
@@ -62,14 +106,26 @@ class DuckDBBackend(Backend):
 
     def show(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> None:
         """Show some runs of another table under its own name; a view of the same local files stays as it is."""
-        files = lake.files(table, run_ids)
-        if lake.place.is_local and self._shown.get(table.full_name) == files:
+        files = _mark_files(lake, table, run_ids)
+        if table.full_name in self._shown and self._shown[table.full_name][0] == files:
             return
-        rows = lake.relation(self.connection, table, run_ids)
+        self._shown.pop(table.full_name, None)
+        few = lake.read_few(table, run_ids, _FEW_ROWS)
+        few = few if few is not None and few.nbytes <= _KEPT_BYTES else None
+        rows = lake.relation(self.connection, table, run_ids) if few is None else self.connection.from_arrow(few)
         self.connection.execute(_USE[table.tier])
         rows.create_view(table.name)
         self.connection.execute("USE main")
-        self._shown[table.full_name] = files
+        if files is not None:
+            self._shown[table.full_name] = (files, few)
+
+    def is_matched(self, name: str, table: Table) -> bool:
+        """Whether each value of a column is in another table that is shown; false also where only a query can say."""
+        _, others = self._shown.get(table.full_name, (None, None))
+        if self._few is None or others is None:
+            return False
+        values = set(self._few.column(name).unique().to_pylist())
+        return None not in values and values <= set(others.column(name).unique().to_pylist())
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -81,3 +137,11 @@ class DuckDBBackend(Backend):
                 f"{self._table} could not be checked: {str(error).partition(chr(10))[0][:300]}",
                 "a file of the lake could not be read; if the lake has just changed, check again",
             ) from error
+
+
+def _mark_files(lake: Lake, table: Table, run_ids: Sequence[str] | None) -> list[str] | None:
+    """The local files of a table, and of as few as may be in memory also when each changed; none where it is remote."""
+    if not lake.place.is_local:
+        return None
+    files = lake.files(table, run_ids)
+    return files if len(files) > MOST_FILES else [f"{file} {mark_of(Path(file).stat())}" for file in files]

@@ -63,6 +63,7 @@ class CheckResult:
     page: Path | None = None
 
 
+@cache
 def checks(table: Table) -> tuple[Check, ...]:
     """All that a table is held to: what its declaration promises, and how it relates to other tables."""
     return (*list_rules(table), *relations.list_relations(table))
@@ -173,7 +174,7 @@ def _check_relations(
     """Ask how the rows relate to other tables, of a DuckDB that shows them too."""
     asked, related = _on_duckdb(), relations.list_relations(table)
     if related and backend is not asked:
-        asked.read(lake, table, run_ids)
+        asked.select(lake, table, run_ids)
     for relation in related:
         # Where no table has a row, none can break a relation: a run without a trace has dozens of such.
         is_void = backend.is_empty and (

@@ -164,6 +164,7 @@ RELATIONS = (
         sentence="calls, their time and, where modules were recorded, GPU work with a launch are those of silver.spans",
         table=table("gold.module_time"),
         reads=(table("silver.spans"),),
+        is_of_rows=True,
         query="""
             WITH found AS (
                 SELECT run_id, rank,

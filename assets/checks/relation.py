@@ -11,8 +11,6 @@ from lake.identity import is_slug
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import duckdb
-
     from assets.checks.duckdb_backend import DuckDBBackend
     from lake.store import Lake
     from lake.tables import Table
@@ -35,15 +33,21 @@ class Relation(Check):
     partners: tuple[str, ...] = ()
     # Whether none but a row of the table itself can break it: then a run without rows holds it, unasked.
     is_of_rows: bool = False
+    # A column of which every value must be one of the same column in the only table that it reads, and nothing else:
+    # where few rows show that it is, the query is not asked.
+    matched: str = ""
 
 
 def find_violations(
     backend: DuckDBBackend, lake: Lake, relation: Relation, run_ids: Sequence[str] | None
 ) -> tuple[int, list[dict[str, Any]]]:
-    """How many rows break a relation, and some of them; the backend shows the runs' rows as `checked`."""
-    read = _with_partners(backend.connection, relation, run_ids)
+    """How many rows break a relation, and some of them; the backend has selected the runs' rows."""
+    read = _with_partners(backend, relation, run_ids)
     for table in relation.reads:
         backend.show(lake, table, read)
+    if relation.matched and backend.is_matched(relation.matched, *relation.reads):
+        return 0, []
+    backend.show_selected()
     found = backend.connection.execute(relation.query)
     names = [name for name, *_ in found.description or ()]
     rows = found.fetchmany(MOST_SAMPLES)
@@ -53,12 +57,9 @@ def find_violations(
     return count, [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _with_partners(
-    connection: duckdb.DuckDBPyConnection, relation: Relation, run_ids: Sequence[str] | None
-) -> list[str] | None:
+def _with_partners(backend: DuckDBBackend, relation: Relation, run_ids: Sequence[str] | None) -> list[str] | None:
     """The runs to read: those in question, and those that their rows name."""
     if run_ids is None:
         return None
-    rows = connection.view("checked")
-    named = {value for name in relation.partners for (value,) in rows.select(name).distinct().fetchall()}
-    return sorted({*run_ids, *(value for value in named if value is not None and is_slug(value))})
+    named = {value for name in relation.partners for value in backend.find_values(name)}
+    return sorted({*run_ids, *filter(is_slug, named)})

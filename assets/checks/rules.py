@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from lake.identity import SLUG
@@ -56,7 +57,14 @@ class Rule(Check):
     columns: tuple[str, ...]
     arguments: tuple[Argument, ...] = ()
 
+    @property
+    def whole_pattern(self) -> str:
+        """The shape that a whole value must have, as a regular expression."""
+        # An engine would find the shape anywhere, and may let `$` stand before a last line break.
+        return rf"\A(?:{self.arguments[0]})\z"
 
+
+@cache
 def list_rules(table: Table) -> tuple[Rule, ...]:
     """All that the declaration promises; what would make a number wrong downstream blocks, as plaintext does."""
     return (

@@ -165,6 +165,7 @@ def _expectation(table: Table, rule: Rule) -> ExpectRuleHolds:
 
 def _batch(backend: Backend) -> Batch:
     if isinstance(backend, duckdb_backend.DuckDBBackend):
+        backend.show_selected()
         return _view_definition(backend).get_batch()
     return _frame_definition().get_batch({"dataframe": backend.rows.to_native()})
 
