@@ -55,10 +55,10 @@ class DuckDBBackend(Backend):
     def select(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> list[dict[str, str]]:
         """Select the rows of some runs; few rows that are stored as declared are not shown until a query asks."""
         few = lake.read_few(table, run_ids, _FEW_ROWS)
+        self.is_empty = few is not None and not few.num_rows
         if few is None:
-            return super().select(lake, table, run_ids)
+            return self.read(lake, table, run_ids)
         self._table, self._few, self._unshown = table.full_name, few, (lake, table, run_ids)
-        self.is_empty = not few.num_rows
         return [{"name": name, "type": kind} for name, kind in table.duckdb_types.items()]
 
     def read(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> list[dict[str, str]]:
@@ -88,13 +88,17 @@ class DuckDBBackend(Backend):
         """The different values of a text column of the selected rows."""
         if self._few is not None:
             return set(self._few.column(name).unique().to_pylist()) - {None}
+        self.show_selected()
         found = self.connection.view(VIEW).select(name).distinct().fetchall()
         return {value for (value,) in found if value is not None}
 
     def count(self, rules: Sequence[Rule]) -> Counts:
         """Count the selected rows, and those that violate each of these rules."""
         if self._few is not None and are_held(self._few, rules):
-            return Counts(self._few.num_rows, {rule.name: 0 for rule in rules if rule.must is not Must.BE_DECLARED})
+            count = self._few.num_rows
+            if self._few.nbytes > _KEPT_BYTES:
+                self._few = None
+            return Counts(count, {rule.name: 0 for rule in rules if rule.must is not Must.BE_DECLARED})
         if self._unshown is not None:
             with self.reading():
                 self.read(*self._unshown)

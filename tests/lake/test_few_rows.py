@@ -26,7 +26,8 @@ def fill(lake: Lake) -> None:
 
 def read_by_duckdb(lake: Lake, table: Table) -> pl.DataFrame:
     with duckdb.connect(":memory:") as connection:
-        return lake.relation(connection, table).pl().sort(table.row_key)
+        found: pl.DataFrame = lake.relation(connection, table).pl()
+        return found.sort(table.row_key)
 
 
 def rewrite(lake: Lake, rows: pa.Table) -> None:
