@@ -65,11 +65,11 @@ def _is_as_declared(table: Table, file: pq.ParquetFile) -> bool:
 
 def _add_partition(table: Table, path: str, rows: pa.Table) -> pa.Table | None:
     """The rows with the values that are in the path; none where it has others than declared."""
-    names, values = zip(*(folder.split("=", 1) for folder in path.split("/")[:-1] if "=" in folder), strict=True)
-    if names != table.partition_by:
+    parts = [folder.partition("=") for folder in path.split("/")[:-1]]
+    if tuple(name for name, _, _ in parts) != table.partition_by:
         return None
     columns = {name: rows.column(name) for name in rows.column_names}
-    for name, value in zip(names, values, strict=True):
+    for name, _, value in parts:
         kind = table.column(name).kind
         if not (is_slug(value) if kind is Kind.TEXT else value.isascii() and value.isdecimal()):
             return None

@@ -111,6 +111,15 @@ def test_a_file_with_more_fewer_or_nested_columns_is_left_to_an_engine(lake: Lak
         assert lake.read_few(READINGS, ["a"], 10_000) is None
 
 
+@pytest.mark.parametrize("path", ["one.parquet", "rank=0/one.parquet", "run_id=a/rank=0/one.parquet", "run_id=/x"])
+def test_a_file_outside_its_partition_is_left_to_an_engine(lake: Lake, path: str) -> None:
+    fill(lake)
+    root = lake.root(READINGS)
+    (root.directory / path).parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(stored(lake), root.directory / path)
+    assert few_rows.read_few_rows(READINGS, root, [path], 10_000) is None
+
+
 def test_text_that_is_none_is_left_to_an_engine(lake: Lake) -> None:
     fill(lake)
     rows = stored(lake)
