@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.generated_runs import BATCHES, FIRST_PLACE, join_batch, shuffle
 from tests.support.silver_rows import Bronze, Silver, apart, conform_chain, take_run
 
 if TYPE_CHECKING:
@@ -18,17 +19,41 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def everything(request: pytest.FixtureRequest, engine: Bench) -> dict[int, Silver]:
-    """The silver tables of every test that has a mark `given`, by that mark.
+def bronze_of_all(request: pytest.FixtureRequest) -> Bronze:
+    """The rows of every test that has a mark `given` and of the generated runs, side by side."""
+    runs = _adapt_given(request.session.items)
+    assert len(runs) < FIRST_PLACE, "generated runs have the places from there on"
+    batches = [join_batch(number) for number in range(BATCHES)]
+    return Bronze.joined([*runs, *batches])
 
-    All rows go through one chain, each test's as a run with ranks and sources of its own. So no run may leak into
-    another, and Spark, which takes half a minute to plan the chain, has to plan it once.
+
+@pytest.fixture(scope="session")
+def silver_of_all(request: pytest.FixtureRequest, engine: Bench) -> Silver:
+    """What an engine makes of these rows, in another order; of the marked ones alone where no test asks for all.
+
+    All go through one chain, each test's as a run with ranks and sources of its own. So no run may leak into
+    another, and Spark, which takes a minute to plan the chain, has to plan it once.
     """
-    # The mark of a test is one object, whatever engine the test runs on.
-    marks = {id(mark): mark for item in request.session.items if (mark := item.get_closest_marker("given"))}
-    runs = (Bronze.of(*mark.args, adapt=apart(place)) for place, mark in enumerate(marks.values()))
-    made = conform_chain(engine, Bronze.joined(runs))
-    return {key: _select_run(made, place) for place, key in enumerate(marks)}
+    items = request.session.items
+    if not any("bronze_of_all" in getattr(item, "fixturenames", []) for item in items):
+        return conform_chain(engine, Bronze.joined(_adapt_given(items)))
+    return conform_chain(engine, shuffle(request.getfixturevalue("bronze_of_all"), 200))
+
+
+@pytest.fixture(scope="session")
+def everything(request: pytest.FixtureRequest, silver_of_all: Silver) -> dict[int, Silver]:
+    """The silver tables of every test that has a mark `given`, by that mark."""
+    marks = _list_marks(request.session.items)
+    return {id(mark): _select_run(silver_of_all, place) for place, mark in enumerate(marks)}
+
+
+def _list_marks(items: list[pytest.Item]) -> list[pytest.Mark]:
+    """The marks `given`, each once: the mark of a test is one object, whatever engine the test runs on."""
+    return list({id(mark): mark for item in items if (mark := item.get_closest_marker("given"))}.values())
+
+
+def _adapt_given(items: list[pytest.Item]) -> list[Bronze]:
+    return [Bronze.of(*mark.args, adapt=apart(place)) for place, mark in enumerate(_list_marks(items))]
 
 
 @pytest.fixture
