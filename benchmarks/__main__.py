@@ -40,6 +40,12 @@ def main() -> None:
     options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--engine", default="polars", help="for `tiers`: what computes silver and gold")
     options.add_argument("--trace", type=Path, nargs="*", default=[], help="for `tiers`: time these files instead")
+    options.add_argument(
+        "--tracelens",
+        type=Path,
+        metavar="PYTHON",
+        help="for `peers`: a Python that has TraceLens, which is not on PyPI",
+    )
     chosen = options.parse_args()
     unknown = set(chosen.parts) - set(PARTS)
     if unknown:
@@ -51,7 +57,7 @@ def main() -> None:
             chosen.repeats,
             chosen.engine,
         ),
-        "peers": lambda: compare_peers(events[0], chosen.repeats),
+        "peers": lambda: compare_peers(events[0], chosen.repeats, chosen.tracelens),
         "limits": lambda: beside_the_limit(events[0], chosen.repeats),
         "events": lambda: with_events(events),
         "exports": lambda: with_exports(events),

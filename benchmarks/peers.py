@@ -53,18 +53,21 @@ class Peer:
 PEERS = (Peer("HolisticTraceAnalysis", "0.5.0"), Peer("traceinsight", "0.6.1"))
 
 
-def compare_peers(events: int, repeats: int) -> str:
-    """One table: what each took on the trace, ratios to ours turn by turn, and whether they agree on the answer."""
-    chosen = trace(events)
-    pythons = [peer.python() for peer in PEERS]
-    peers = [f"{peer.name} {peer.version}" for peer in PEERS]
-    costs: dict[str, list[Cost]] = {name: [] for name in (OURS, WHOLE, *peers)}
+def compare_peers(events: int, repeats: int, tracelens: Path | None = None) -> str:
+    """One table: what each took on the trace, ratios to ours turn by turn, and whether they agree on the answer.
+
+    TraceLens is not on PyPI: it takes part where somebody names a Python that has it.
+    """
+    chosen, scripts = trace(events), Path(__file__).parent
+    asked = {f"{peer.name} {peer.version}": [peer.python(), scripts / "peer_hta.py", chosen.path] for peer in PEERS}
+    if tracelens is not None:
+        asked["TraceLens"] = [tracelens, scripts / "peer_tracelens.py", chosen.path]
+    costs: dict[str, list[Cost]] = {name: [] for name in (OURS, WHOLE, *asked)}
     for _ in range(repeats):  # in turns, so that a noisy minute hits all alike
         costs[OURS].append(_ours(chosen, ANSWERS))
         costs[WHOLE].append(_ours(chosen))
-        for name, python in zip(peers, pythons, strict=True):
-            script = Path(__file__).with_name("peer_hta.py")
-            costs[name].append(measure_process([python, script, chosen.path]))
+        for name, words in asked.items():
+            costs[name].append(measure_process(words))
     rows = [_row(name, found, costs[OURS], costs[WHOLE], chosen) for name, found in costs.items()]
     names = (
         "",
@@ -77,7 +80,7 @@ def compare_peers(events: int, repeats: int) -> str:
         "its peak / ours",
         "its wall / ours, all tables",
     )
-    agreed = [_agreement(name, costs[name][0], costs[OURS][0]) for name in peers]
+    agreed = [_agreement(name, costs[name][0], costs[OURS][0]) for name in asked]
     return "\n".join(
         [
             f"Peers, {chosen.name}, {chosen.plain_bytes / 1e6:,.1f} MB of JSON, gzip in:",
@@ -119,4 +122,5 @@ def _agreement(name: str, peer: Cost, ours: Cost) -> str:
     if wrong:
         return f"{name} DIFFERS: {', '.join(wrong)} (more than a microsecond a GPU event)"
     worst = max(apart[key] / ours.answers[key] for key in apart if ours.answers[key])
-    return f"{name} agrees on total, idle, compute and kernel time: at most {worst:.2%} apart, in whole microseconds"
+    times = ", ".join(key.removesuffix("_us") for key in apart)
+    return f"{name} agrees on time ({times}): at most {worst:.2%} apart, in whole microseconds"
