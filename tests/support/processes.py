@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from assets.build.bronze import materialise
 from bronze.limits import Limits
 from lake import landing_zone, regular_files
+from lake.arrow_start import start_without_pandas
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.locations import Location
@@ -60,15 +61,6 @@ def finish(*running: subprocess.Popen[str]) -> None:
     failed = [text for process, text in zip(running, said, strict=True) if process.returncode]
     if failed:
         raise AssertionError(f"{len(failed)} of {len(running)} processes failed, the first with:\n{failed[0]}")
-
-
-class NoPandas:
-    """Hides pandas, which only the developer's environment has, and which pyarrow takes a second to import."""
-
-    def find_spec(self, name: str, *_: object) -> None:
-        """Refuse pandas; leave every other module to the finders behind."""
-        if name == "pandas":
-            raise ModuleNotFoundError(name)
 
 
 def write(options: dict[str, str], root: str, run_id: str, power: str, rows: str, times: str) -> None:
@@ -126,7 +118,7 @@ def land_halfway(options: dict[str, str], landing: str, run_id: str, *paths: str
 
 
 if __name__ == "__main__":
-    sys.meta_path.insert(0, NoPandas())
+    start_without_pandas()
     job, given, *arguments = sys.argv[1:]
     known: tuple[Callable[..., None], ...] = (write, open_keyring, rotate, land, land_halfway)
     jobs = {function.__name__: function for function in known}
