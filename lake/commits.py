@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from deltalake import CommitProperties, PostCommitHookProperties
+from deltalake import PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import RemoveAction
 
@@ -16,11 +17,14 @@ from lake.errors import SourceUnavailable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from deltalake import DeltaTable, Transaction
+    from deltalake import CommitProperties, DeltaTable
+    from deltalake.transaction import AddAction
 
     from lake.tables import Table
 
 TRIES = 40
+# After how many entries a table's log is written down as a whole.
+CHECKPOINT_INTERVAL = 20
 # Old entries are deleted by `Lake.tidy`, when the checkpoint that stands in for them is on the disk.
 _HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
@@ -33,11 +37,27 @@ class CommitConflict(Exception):
     """Another writer committed first."""
 
 
-def commit_actions(handle: DeltaTable, actions: list[Any], table: Table, properties: CommitProperties) -> None:
-    """Add an entry to a table's log; a conflict, or a request that was cut off, is worth another try."""
+@dataclass(frozen=True)
+class RemovedFile:
+    """A data file that is no longer part of a table."""
+
+    path: str
+    size: int
+    partition_values: Mapping[str, str | None]
+    modification_time: int = field(default_factory=lambda: int(time.time() * 1000))
+
+    def make_action(self) -> RemoveAction:
+        """What Delta will write of it."""
+        return RemoveAction(self.path, True, self.modification_time, self.size, dict(self.partition_values))
+
+
+def commit_actions(
+    handle: DeltaTable, actions: Sequence[AddAction | RemovedFile], table: Table, properties: CommitProperties
+) -> None:
+    """Have Delta add an entry to a table's log; a conflict, or a request that was cut off, is worth another try."""
     try:
         handle.create_write_transaction(
-            actions,
+            [one.make_action() if isinstance(one, RemovedFile) else one for one in actions],
             "append",
             handle.schema(),
             list(table.partition_by),
@@ -52,16 +72,9 @@ def commit_actions(handle: DeltaTable, actions: list[Any], table: Table, propert
         raise
 
 
-def describe_commit(notes: Mapping[str, str], actions: Sequence[object], marks: list[Transaction]) -> CommitProperties:
+def describe_commit(notes: Mapping[str, str], actions: Sequence[object], marks: Sequence[object]) -> dict[str, str]:
     """What an entry says of itself, and how many lines it has: its own description, each action and each mark."""
-    return CommitProperties(
-        custom_metadata={LINES: str(1 + len(actions) + len(marks)), **notes}, app_transactions=marks
-    )
-
-
-def remove_file(path: str, size: int, values: Mapping[str, str | None]) -> RemoveAction:
-    """What the Delta log will say of a file that is no longer part of a table."""
-    return RemoveAction(path, True, int(time.time() * 1000), size, dict(values))
+    return {LINES: str(1 + len(actions) + len(marks)), **notes}
 
 
 def wait_before_retry(attempt: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import obstore
 import polars as pl
-from deltalake import DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction
 
 from lake import commits
 from lake.cut_off import repeat_cut_off
@@ -22,8 +22,6 @@ from lake.snapshot import bytes_id, seen_id, stated_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
-
-    from deltalake.transaction import AddAction, RemoveAction
 
     from lake.locations import Location
 
@@ -67,8 +65,8 @@ def _drop_runs(root: Location, run_ids: Collection[str]) -> int:
     actions = pl.DataFrame(handle.get_add_actions(flatten=True))
     gone = actions.filter(pl.col(f"partition.{parts[0]}").is_in(sorted(run_ids))) if parts[0] == "run_id" else None
     rows = [] if gone is None else gone.to_dicts()
-    removes: list[AddAction | RemoveAction] = [
-        commits.remove_file(row["path"], row["size_bytes"], {part: str(row[f"partition.{part}"]) for part in parts})
+    removes = [
+        commits.RemovedFile(row["path"], row["size_bytes"], {part: str(row[f"partition.{part}"]) for part in parts})
         for row in rows
     ]
     marks = [
@@ -77,11 +75,11 @@ def _drop_runs(root: Location, run_ids: Collection[str]) -> int:
         for app in (one, seen_id(one), bytes_id(one), stated_id(one))
     ]
     handle.create_write_transaction(
-        removes,
+        [one.make_action() for one in removes],
         "append",
         handle.schema(),
         parts,
-        commit_properties=commits.describe_commit({}, removes, marks),
+        commit_properties=CommitProperties(commits.describe_commit({}, removes, marks), app_transactions=marks),
     )
     _sync(root)
     return sum(int(row["num_records"]) for row in rows)

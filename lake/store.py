@@ -23,6 +23,7 @@ from lake.executor_stage import ExecutorStage
 from lake.identity import slug
 from lake.landing_notes import read_note, remove_note, write_note
 from lake.lineage.statements import EVERY, ROWS, Material, name_partition
+from lake.local_commits import commit_entry, compose_entry
 from lake.locations import report_unreachable
 from lake.log_recovery import remove_leftovers
 from lake.reader import BATCH_ROWS, LakeReader, cast_partition_values
@@ -40,7 +41,10 @@ if TYPE_CHECKING:
     from lake.tables import Table
 
 _TIERS = ("bronze", "silver", "gold", "checks")
-_CONFIGURATION = {"delta.checkpointInterval": "20", "delta.dataSkippingNumIndexedCols": "-1"}  # default: the first 32
+_CONFIGURATION = {
+    "delta.checkpointInterval": str(commits.CHECKPOINT_INTERVAL),
+    "delta.dataSkippingNumIndexedCols": "-1",
+}  # default: the first 32
 
 
 class Lake(LakeReader):
@@ -107,8 +111,7 @@ class Lake(LakeReader):
             marks[stated_id(stage.run_id)] = mark_of(combine(format_label(unit.path) for unit in stage.units))
         materials = [*sources, *self._find_materials(stage.table, [stage.run_id] if read is None else read)]
         for attempt in range(commits.TRIES):
-            handle = self._open_or_create(stage.table)
-            log = self._read_log_at(stage.table, handle)
+            handle, log = self._open_log(stage.table)
             is_due = any(log.find_mark(app) != mark for app, mark in marks.items())
             actions, written, bytes_marks = self._exchange(log, stage, will_sign=is_due)
             marks |= bytes_marks
@@ -118,7 +121,8 @@ class Lake(LakeReader):
             if seen is None and log.find_mark(seen_id(stage.run_id)) is not None:
                 marks[seen_id(stage.run_id)] = 0  # it is no longer what was seen then
             try:
-                return self._commit(handle, stage, actions, written, marks, materials, {"made_from_sha256": made_from})
+                notes = {"made_from_sha256": made_from}
+                return self._commit(handle, log, stage, actions, written, marks, materials, notes)
             except commits.CommitConflict:
                 commits.wait_before_retry(attempt)
         raise commits.too_many_conflicts(stage.table, stage.run_id)
@@ -132,8 +136,7 @@ class Lake(LakeReader):
     def _reseal(self, table: Table, stored: Table, run_id: str) -> Written:
         for attempt in range(commits.TRIES):
             with self.stage(table, run_id) as stage:
-                keyring, handle = self._keys(stored), self._open_or_create(table)
-                log = self._read_log_at(table, handle)
+                keyring, (handle, log) = self._keys(stored), self._open_log(table)
                 before = log.files.get(run_id, {})
                 for path, file in before.items():
                     unit = stage.unit()
@@ -150,7 +153,8 @@ class Lake(LakeReader):
                 name, rows = name_partition(table.full_name, run_id), combine(map(format_label, before))
                 notes = {"sealed_with": keyring.active_id}
                 try:
-                    return self._commit(handle, stage, actions, written, marks, [Material(name, rows, ROWS)], notes)
+                    materials = [Material(name, rows, ROWS)]
+                    return self._commit(handle, log, stage, actions, written, marks, materials, notes)
                 except commits.CommitConflict:  # the partition may be another by now: its rows are read again
                     commits.wait_before_retry(attempt)
         raise commits.too_many_conflicts(table, run_id)
@@ -238,7 +242,7 @@ class Lake(LakeReader):
         kept = {path: file.size_bytes for path, file in before.items() if path in units}
         damaged = compare_sizes(self.root(stage.table), kept)
         removes = [
-            commits.remove_file(path, file.size_bytes, file.values)
+            commits.RemovedFile(path, file.size_bytes, file.values)
             for path, file in before.items()
             if path not in units
         ]
@@ -267,7 +271,8 @@ class Lake(LakeReader):
 
     def _commit(
         self,
-        handle: DeltaTable,
+        handle: DeltaTable | None,
+        log: TableLog,
         stage: Stage,
         actions: list[Any],
         written: Written,
@@ -281,26 +286,40 @@ class Lake(LakeReader):
             statement = self._lineage.sign(stage.table, stage.run_id, written.content_sha256, files, materials, **notes)
         notes = {"run_id": stage.run_id, "content_sha256": written.content_sha256, **notes}
         notes |= {} if statement is None else {"statement": statement}
-        properties = commits.describe_commit(
-            {f"teetotal.{name}": note for name, note in notes.items()},
-            actions,
-            [Transaction(app, mark) for app, mark in marks.items()],
-        )
-        before = handle.version()
+        notes = {f"teetotal.{name}": note for name, note in notes.items()}
+        notes = commits.describe_commit(notes, actions, list(marks))
         with report_unreachable(f"{self.uri(stage.table)} could not be committed to"):
-            commits.commit_actions(handle, actions, stage.table, properties)
-            handle.update_incremental()
+            if handle is None:
+                entry = compose_entry(stage.table, actions, notes, marks)
+                version = commit_entry(self.root(stage.table), log, entry, stage.run_id, marks)
+            else:
+                properties = CommitProperties(notes, app_transactions=[Transaction(*mark) for mark in marks.items()])
+                commits.commit_actions(handle, actions, stage.table, properties)
+                handle.update_incremental()
+                version = handle.version()
             if self._disk is not None:
-                self._disk.sync_log(self.log(stage.table), before, handle.version())
+                self._disk.sync_log(self.log(stage.table), log.version, version)
         if self._lineage is not None:
-            self._lineage.note_commit(stage.table.full_name, handle.version())
-        version = handle.version()
+            self._lineage.note_commit(stage.table.full_name, version)
         self._give_back(stage.table, handle)
         return replace(written, version=version)
 
-    def _give_back(self, table: Table, handle: DeltaTable) -> None:
-        if not self.place.is_local:
+    def _give_back(self, table: Table, handle: DeltaTable | None) -> None:
+        if handle is not None and not self.place.is_local:
             self._tables.give_back(self.root(table), handle)
+
+    def _open_log(self, table: Table) -> tuple[DeltaTable | None, TableLog]:
+        """What the log says, for one writer; with a handle where Delta commits: remotely, or where only it can read."""
+        if self.place.is_local:
+            log = self._read_log(table)
+            if log is None:
+                self._open_or_create(table)
+                log = self._read_log(table)
+            self._require_declared(table, log)
+            if log is not None and log.handle is None:
+                return None, log
+        handle = self._open_or_create(table)
+        return handle, self._read_log_at(table, handle)
 
     def _open_or_create(self, table: Table) -> DeltaTable:
         handle = self._open(table)
