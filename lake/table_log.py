@@ -33,8 +33,8 @@ _CHECKPOINT_COLUMNS = (
     *("add.path", "add.size", "add.stats", "add.partitionValues", "add.deletionVector"),
     *("txn", "metaData.schemaString", "metaData.partitionColumns", "protocol", "sidecar"),
 )
-# What our tables ask of a reader; whoever asks for more has written something else.
-_READER_VERSION = 1
+# What our tables ask of readers and writers; whoever asks for more has written something else.
+_READER_VERSION, _WRITER_VERSION = 1, 2
 
 
 class DataFile:
@@ -185,7 +185,7 @@ class _State:
             elif kind == "metaData":
                 self._describe(said["schemaString"], said["partitionColumns"])
             elif kind == "protocol":
-                _require_known(said["minReaderVersion"])
+                _require_known(said)
         self.version += 1
 
     def _take_checkpoint(self, data: bytes | None) -> None:
@@ -197,7 +197,7 @@ class _State:
         if "sidecar" in names and rows.column("sidecar").null_count < rows.num_rows:
             raise UnknownLog  # its rows lie in other files
         for said in rows.column("protocol").drop_null().to_pylist():
-            _require_known(said["minReaderVersion"])
+            _require_known(said)
         for said in rows.column("metaData").drop_null().to_pylist():
             self._describe(said["schemaString"], said["partitionColumns"])
         adds = rows.column("add").drop_null().combine_chunks()
@@ -235,8 +235,8 @@ class _State:
             self._files.pop(name, None)
 
 
-def _require_known(reader_version: int) -> None:
-    if reader_version > _READER_VERSION:
+def _require_known(protocol: Mapping[str, Any]) -> None:
+    if protocol["minReaderVersion"] > _READER_VERSION or protocol["minWriterVersion"] > _WRITER_VERSION:
         raise UnknownLog
 
 

@@ -185,14 +185,26 @@ def test_an_entry_that_cannot_be_written_leaves_nothing_behind(lake: Lake, monke
     assert lake.scan(READINGS, ["a"]).collect()["power_w"].to_list() == [5.0]
 
 
-def test_a_log_that_is_not_ours_to_read_is_committed_to_by_delta(lake: Lake) -> None:
-    lake.replace(READINGS, "a", readings("a"), FIRST)
-    handle = open_by_delta(lake)
-    handle.create_checkpoint()
+def split_the_checkpoint(lake: Lake) -> None:
+    open_by_delta(lake).create_checkpoint()
     hint = lake.log(READINGS) / "_last_checkpoint"
-    hint.write_text(json.dumps({**json.loads(hint.read_text()), "parts": 1}), "utf-8")  # which we never write
+    hint.write_text(json.dumps({**json.loads(hint.read_text()), "parts": 1}), "utf-8")
+
+
+def ask_more_of_writers(lake: Lake) -> None:
+    entry = lake.log(READINGS) / f"{open_by_delta(lake).version() + 1:020}.json"
+    entry.write_text('{"protocol":{"minReaderVersion":1,"minWriterVersion":3}}', "utf-8")
+
+
+@pytest.mark.parametrize("change", [split_the_checkpoint, ask_more_of_writers])
+def test_a_log_that_holds_what_we_never_write_is_committed_to_by_delta(
+    lake: Lake, change: Callable[[Lake], None]
+) -> None:
+    lake.replace(READINGS, "a", readings("a"), FIRST)
+    change(lake)
     fresh = Lake(lake.place)
     fresh._tables._known.clear()
-    fresh.replace(READINGS, "b", readings("b"), FIRST)
-    assert read_entry(lake, 2)[0]["commitInfo"]["engineInfo"].startswith("delta-rs")
-    assert open_by_delta(lake).version() == 2
+    version = fresh.replace(READINGS, "b", readings("b"), FIRST).version
+    assert read_entry(lake, version)[0]["commitInfo"]["engineInfo"].startswith("delta-rs")
+    assert open_by_delta(lake).version() == version
+    assert fresh.snapshot(READINGS).run_ids == ["a", "b"]
