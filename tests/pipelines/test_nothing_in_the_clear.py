@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from lake.spill import SpilledRows
 from lake.store import Lake
 from pipelines.cli.main import main
 from tests.pipelines.test_no_plaintext import CONTENT, FILE, SECRETS, TRACE_FILE, plant
-from tests.support.planted_texts import finds
+from tests.support.planted_texts import finds, list_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,9 +60,10 @@ class Watched:
         staging = self.home / "data/lake/_staging"
         for folder in (staging, self.home / "tmp"):
             self.seen |= set(finds(folder, *PLANTED, is_written_to=True))
-        for spilled in staging.rglob("*.arrow"):
+        for spilled in (path for path in list_paths(staging) if path.suffix == ".arrow"):
             self.spills += 1
-            self.seen |= {str(spilled)} if spilled.read_bytes().startswith(b"ARROW1") else set()
+            with suppress(FileNotFoundError):  # read and removed meanwhile
+                self.seen |= {str(spilled)} if spilled.read_bytes().startswith(b"ARROW1") else set()
 
     @property
     def lake(self) -> Lake:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,7 +13,6 @@ import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 def finds(root: Path, *planted: str, is_written_to: bool = False) -> list[str]:
@@ -22,10 +23,15 @@ def finds(root: Path, *planted: str, is_written_to: bool = False) -> list[str]:
     ignored = (pa.ArrowInvalid, FileNotFoundError) if is_written_to else ()
     return sorted(
         f"{path.relative_to(root)}: {text}"
-        for path in root.rglob("*")
+        for path in list_paths(root)
         for text in planted
         if text in path.name or (path.is_file() and _is_in(path, text, ignored))
     )
+
+
+def list_paths(root: Path) -> list[Path]:
+    """Everything below a folder; what others take away meanwhile is passed over."""
+    return [Path(folder) / name for folder, folders, files in os.walk(root) for name in (*folders, *files)]
 
 
 def _is_in(path: Path, text: str, ignored: tuple[type[Exception], ...]) -> bool:
