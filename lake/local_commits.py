@@ -11,14 +11,14 @@ import os
 import time
 import uuid
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from lake.commits import CHECKPOINT_INTERVAL, CommitConflict, RemovedFile
-from lake.log_entries import UnknownLog, list_actions, read_entries, read_log_file
+from lake.log_entries import UnknownLog, list_changed_partitions, read_entries, read_log_file
 from lake.open_tables import open_table, read_current
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from deltalake.transaction import AddAction
@@ -59,10 +59,10 @@ def commit_entry(root: Location, log: TableLog, entry: bytes, run_id: str, marks
     folder, version = root.directory / "_delta_log", log.version + 1
     while not _put(folder, version, entry):
         try:
-            newer = read_entries(root, version - 1)
+            newer = [list_changed_partitions(one) for one in read_entries(root, version - 1)]
         except UnknownLog as error:
             raise CommitConflict from error
-        if not newer or any(_touches(one, run_id, marks) for one in newer):
+        if not newer or any(run_id in changed for changed in newer):
             raise CommitConflict
         version += len(newer)
     if not _is_part_of_log(root, version, marks):
@@ -109,15 +109,3 @@ def _is_part_of_log(root: Location, version: int, marks: Mapping[str, int]) -> b
         return True
     log = read_current(root)
     return log is not None and all(log.find_mark(app_id) == mark for app_id, mark in marks.items())
-
-
-def _touches(entry: bytes, run_id: str, app_ids: Collection[str]) -> bool:
-    """Whether an entry says anything of a run's partition or marks, or of the table as a whole."""
-    for kind, said in list_actions(entry):
-        if kind == "txn" and said["appId"] in app_ids:
-            return True
-        if kind in {"add", "remove"} and unquote(said["path"].partition("/")[0].partition("=")[2]) == run_id:
-            return True
-        if kind in {"metaData", "protocol"}:
-            return True
-    return False

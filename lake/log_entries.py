@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import obstore
 from obstore.exceptions import NotFoundError
 
+from lake.datafiles import run_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -76,3 +78,16 @@ def list_actions(entry: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
     for line in entry.splitlines():
         if not line.startswith(b'{"commitInfo"'):
             yield from json.loads(line).items()
+
+
+def list_changed_partitions(entry: bytes) -> set[str]:
+    """The partitions that a commit changed, by their files or marks; `UnknownLog` where it changed the table itself."""
+    changed = set()
+    for kind, said in list_actions(entry):
+        if kind in {"add", "remove"}:
+            changed.add(run_of(said["path"]))
+        elif kind == "txn":
+            changed.add(said["appId"].partition("@")[0])
+        else:
+            raise UnknownLog
+    return changed

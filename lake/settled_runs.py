@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from lake.datafiles import compare_sizes, run_of
 from lake.errors import LakeError
 from lake.locations import make_private, report_unreachable
-from lake.log_entries import UnknownLog, list_actions, list_versions, read_entries, read_entry
+from lake.log_entries import UnknownLog, list_changed_partitions, list_versions, read_entries, read_entry
 from lake.private_files import write_private
 
 if TYPE_CHECKING:
@@ -201,18 +201,5 @@ def _read_on(root: Location, end: Sequence[Any] | None, touched: set[str]) -> tu
     if (hashlib.sha256(entries[0]).hexdigest() if entries else None) != known:
         raise UnknownLog  # the table is new, or its log was restored from a backup or purged
     for entry in entries[1:]:
-        touched |= _list_touched(entry)
+        touched |= list_changed_partitions(entry)
     return (version + len(entries) - 1, hashlib.sha256(entries[-1]).hexdigest()) if entries else None
-
-
-def _list_touched(entry: bytes) -> set[str]:
-    """The partitions that a commit changed."""
-    touched = set()
-    for kind, said in list_actions(entry):
-        if kind in {"add", "remove"}:
-            touched.add(run_of(said["path"]))
-        elif kind == "txn":
-            touched.add(said["appId"].partition("@")[0])
-        else:
-            raise UnknownLog  # the table itself was changed
-    return touched

@@ -1,4 +1,4 @@
-"""What Python itself adds to a command of ours: searches for cycles while it imports, and a long end."""
+"""What Python and Arrow add to a command: garbage collection while it imports, pandas, and a slow shutdown."""
 
 from __future__ import annotations
 
@@ -8,25 +8,53 @@ import os
 import sys
 import threading
 from contextlib import suppress
+from importlib.abc import MetaPathFinder
 from typing import NoReturn
 
-# How many objects are made between two searches for cycles among the young; Python's own number is 700. The libraries
-# that a launch imports make a million that stay.
-_YOUNG_OBJECTS = 10_000
+# How many new objects start a garbage collection; Python's own threshold is 700. The libraries that a launch imports
+# make a million objects, and nearly all stay.
+_NEW_OBJECTS = 10_000
 _FAILED = 1
 
 
-def search_cycles_rarely() -> None:
-    """Look for cycles among young objects less often: their count, not their size, decides what a search costs."""
+def collect_garbage_rarely() -> None:
+    """Let more objects be made between two garbage collections, each of which looks at all new ones."""
     _, older, oldest = gc.get_threshold()
-    gc.set_threshold(_YOUNG_OBJECTS, older, oldest)
+    gc.set_threshold(_NEW_OBJECTS, older, oldest)
+
+
+class _Hidden(MetaPathFinder):
+    """Lets nobody find pandas."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG002 - as Python calls it
+        """Nothing is found of pandas; all else is for the others to find."""
+        if fullname == "pandas":
+            raise ModuleNotFoundError(fullname)
+
+
+def start_without_pandas() -> None:
+    """Keep Arrow from importing pandas, which takes it half a second: for a process that hands it no pandas values.
+
+    At its first value, Arrow imports pandas to recognise `pandas.NA` and `NaT`; here it looks once while pandas is
+    hidden. Other code can import pandas afterwards as usual.
+    """
+    if "pandas" in sys.modules:
+        return
+    import pyarrow as pa
+
+    hidden = _Hidden()
+    sys.meta_path.insert(0, hidden)
+    try:
+        pa.scalar(0)
+    finally:
+        sys.meta_path.remove(hidden)
 
 
 def end_process(code: object) -> NoReturn:
-    """End with an exit code of `SystemExit`, as Python would, but without taking down each object first.
+    """Exit with a code of `SystemExit`, as Python would, but without freeing every object first.
 
-    Threads are waited for, what was registered for the end is called and streams are flushed; after a launch, what
-    Python does beyond that takes a second.
+    Threads are joined, `atexit` handlers run and streams are flushed; what Python does beyond that takes a second
+    after a launch.
     """
     with suppress(KeyboardInterrupt):  # somebody who will not wait
         threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - Python's own first step

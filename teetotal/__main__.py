@@ -4,13 +4,13 @@ import sys
 
 from pipelines.allocators import spare_memory
 from pipelines.cli.main import main as command
-from pipelines.process_costs import end_process, search_cycles_rarely
+from pipelines.process_costs import collect_garbage_rarely, end_process
 
 
 def main(name: str | None = None) -> None:
     """Run the command line; `name` is what the command says has to be typed next."""
     spare_memory()
-    search_cycles_rarely()
+    collect_garbage_rarely()
     try:
         command(prog_name=name)
     except SystemExit as ended:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
 import narwhals as nw
@@ -35,6 +35,11 @@ class Counts:
     rows: int
     violations: dict[str, int]
 
+    @classmethod
+    def without_violations(cls, rows: int, rules: Sequence[Rule]) -> Self:
+        """So many rows, none of which violates a rule."""
+        return cls(rows, {rule.name: 0 for rule in rules if rule.must is not Must.BE_DECLARED})
+
 
 class Backend(ABC):
     """An engine that reads the data files of one table; what it counts in them is the same whatever the engine."""
@@ -60,7 +65,7 @@ class Backend(ABC):
     def count(self, rules: Sequence[Rule]) -> Counts:
         """Count the selected rows, and those that violate each of these rules."""
         if self.is_empty:
-            return Counts(0, {rule.name: 0 for rule in rules if rule.must is not Must.BE_DECLARED})
+            return Counts.without_violations(0, rules)
         with self.reading():
             return count_violations(self.rows, rules)
 

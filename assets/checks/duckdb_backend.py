@@ -11,7 +11,6 @@ import narwhals as nw
 
 from assets.checks.backends import Backend, Counts, count_violations
 from assets.checks.held_rules import are_held
-from assets.checks.rules import Must
 from lake.errors import ContractBroken, SourceUnavailable
 from lake.few_rows import MOST_FILES
 from lake.regular_files import mark_of
@@ -98,12 +97,10 @@ class DuckDBBackend(Backend):
             count = self._few.num_rows
             if self._few.nbytes > _KEPT_BYTES:
                 self._few = None
-            return Counts(count, {rule.name: 0 for rule in rules if rule.must is not Must.BE_DECLARED})
+            return Counts.without_violations(count, rules)
         if self._unshown is not None:
             with self.reading():
                 self.read(*self._unshown)
-        if self.is_empty:
-            return super().count(rules)
         with self.reading():
             first = self.rows.head(_FEW_ROWS + 1).collect("polars")
         return count_violations(first.lazy(), rules) if len(first) <= _FEW_ROWS else super().count(rules)
@@ -123,7 +120,7 @@ class DuckDBBackend(Backend):
         if files is not None:
             self._shown[table.full_name] = (files, few)
 
-    def is_matched(self, name: str, table: Table) -> bool:
+    def has_all_values(self, name: str, table: Table) -> bool:
         """Whether each value of a column is in another table that is shown; false also where only a query can say."""
         _, others = self._shown.get(table.full_name, (None, None))
         if self._few is None or others is None:

@@ -35,7 +35,7 @@ class Relation(Check):
     is_of_rows: bool = False
     # A column of which every value must be one of the same column in the only table that it reads, and nothing else:
     # where few rows show that it is, the query is not asked.
-    matched: str = ""
+    matched_column: str = ""
 
 
 def find_violations(
@@ -45,7 +45,7 @@ def find_violations(
     read = _with_partners(backend, relation, run_ids)
     for table in relation.reads:
         backend.show(lake, table, read)
-    if relation.matched and backend.is_matched(relation.matched, *relation.reads):
+    if relation.matched_column and backend.has_all_values(relation.matched_column, *relation.reads):
         return 0, []
     backend.show_selected()
     found = backend.connection.execute(relation.query)

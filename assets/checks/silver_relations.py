@@ -14,7 +14,7 @@ RELATIONS = (
             table=each,
             reads=(table("silver.runs"),),
             is_of_rows=True,
-            matched="run_id",
+            matched_column="run_id",
             query="""
                 SELECT run_id FROM checked ANTI JOIN silver.runs USING (run_id) ORDER BY run_id""",
         )

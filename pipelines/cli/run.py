@@ -24,7 +24,6 @@ from assets.pool_wait import claim_pool
 from assets.training_runs import training_runs
 from bronze import runs as landed
 from gold import attested_runs
-from lake.arrow_start import start_without_pandas
 from lake.errors import ContractBroken, EvidenceRejected, LakeError, nearest
 from lake.identity import slug
 from lake.settled_runs import SettledRuns
@@ -35,6 +34,7 @@ from pipelines.definitions import build_context, build_definitions
 from pipelines.instance import open_instance, report_unreachable_records
 from pipelines.jobs import COMPARE, INGEST, limit_job
 from pipelines.partitions import MANIFEST_TABLE, find_ranges, list_known, make_range_tags, plan_launches, register_runs
+from pipelines.process_costs import start_without_pandas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

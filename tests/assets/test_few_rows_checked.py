@@ -158,22 +158,24 @@ def test_a_view_follows_a_file_that_is_replaced_under_its_name(small_lake: Lake)
     assert backend.connection.execute(asked).fetchall() == [(7,)]
 
 
-@pytest.mark.parametrize("relation", [one for one in relations.RELATIONS if one.matched], ids=str)
+@pytest.mark.parametrize(
+    "relation", [one for one in relations.RELATIONS if one.matched_column], ids=lambda one: one.table.full_name
+)
 def test_a_relation_that_is_looked_up_is_of_rows_and_reads_one_table_that_has_the_column(relation: Relation) -> None:
     (read,) = relation.reads
     assert relation.is_of_rows
-    assert relation.matched in read.column_names
-    assert relation.matched in relation.table.column_names
+    assert relation.matched_column in read.column_names
+    assert relation.matched_column in relation.table.column_names
 
 
 def test_only_values_that_are_all_in_the_other_table_are_matched(small_lake: Lake) -> None:
     backend = DuckDBBackend(open_parallel())
     backend.show(small_lake, TABLE, ["a"])
-    for outcomes, is_matched in ((["kept", "lost", "lost"], True), (["kept", "x", "lost"], False)):
+    for outcomes, is_expected in ((["kept", "lost", "lost"], True), (["kept", "x", "lost"], False)):
         put(small_lake, TABLE, "a", make_rows(outcome=outcomes))
         backend.select(small_lake, TABLE, ["a"])
-        assert backend.is_matched("outcome", TABLE) is is_matched
+        assert backend.has_all_values("outcome", TABLE) is is_expected
     put(small_lake, TABLE, "a", make_rows(outcome=["kept", None, "lost"]))
     backend.select(small_lake, TABLE, ["a"])
-    assert not backend.is_matched("outcome", TABLE)  # a null is no value that can be found
-    assert not backend.is_matched("outcome", table("silver.runs"))
+    assert not backend.has_all_values("outcome", TABLE)  # a null is no value that can be found
+    assert not backend.has_all_values("outcome", table("silver.runs"))

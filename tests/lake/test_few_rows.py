@@ -35,7 +35,7 @@ def rewrite(lake: Lake, rows: pa.Table) -> None:
     put(lake, READINGS, "a", rows.append_column("run_id", pa.repeat(pa.scalar("a"), rows.num_rows)))
 
 
-def stored(lake: Lake) -> pa.Table:
+def read_stored(lake: Lake) -> pa.Table:
     return pq.ParquetFile(lake.files(READINGS, ["a"])[0]).read()
 
 
@@ -89,7 +89,7 @@ def test_more_rows_or_files_than_few_are_left_to_an_engine(lake: Lake, monkeypat
 )
 def test_a_file_with_a_column_of_another_kind_is_left_to_an_engine(lake: Lake, name: str, kind: pa.DataType) -> None:
     fill(lake)
-    rows = stored(lake)
+    rows = read_stored(lake)
     place = rows.schema.get_field_index(name)
     rewrite(lake, rows.set_column(place, name, rows.column(name).cast(kind)))
     assert lake.read_few(READINGS, ["a"], 10_000) is None
@@ -99,7 +99,7 @@ def test_a_file_with_a_column_of_another_kind_is_left_to_an_engine(lake: Lake, n
 
 def test_a_file_with_more_fewer_or_nested_columns_is_left_to_an_engine(lake: Lake) -> None:
     fill(lake)
-    rows = stored(lake)
+    rows = read_stored(lake)
     lists = pa.array([[value] for value in rows.column("slot").to_pylist()], pa.list_(pa.int32()))
     for odd in (
         rows.drop_columns(["label"]),
@@ -116,13 +116,13 @@ def test_a_file_outside_its_partition_is_left_to_an_engine(lake: Lake, path: str
     fill(lake)
     root = lake.root(READINGS)
     (root.directory / path).parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(stored(lake), root.directory / path)
+    pq.write_table(read_stored(lake), root.directory / path)
     assert few_rows.read_few_rows(READINGS, root, [path], 10_000) is None
 
 
 def test_text_that_is_none_is_left_to_an_engine(lake: Lake) -> None:
     fill(lake)
-    rows = stored(lake)
+    rows = read_stored(lake)
     broken = pa.chunked_array([pa.array([b"\xff"] * rows.num_rows, pa.binary()).view(pa.string())])
     rewrite(lake, rows.set_column(rows.schema.get_field_index("label"), "label", broken))
     assert lake.read_few(READINGS, ["a"], 10_000) is None

@@ -1,4 +1,4 @@
-"""A command ends as Python would end it, but for what nobody waits for."""
+"""A command ends as Python would end it, without the slow part; a launch does not wait for pandas, and can have it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,17 @@ atexit.register(print, "called at the end")
 threading.Thread(target=lambda: (time.sleep(0.2), print("a thread's last word"))).start()
 print("written", end="")
 end_process({code})
+"""
+ASK_ARROW = """
+import sys
+{first}
+from pipelines.process_costs import start_without_pandas
+start_without_pandas()
+import pyarrow as pa
+made = pa.array([1, None]).fill_null(0).to_pylist()
+print(made, "pandas" in sys.modules)
+import pandas
+print(pa.array([1, None], pa.float64()).to_pandas().isna().tolist(), pa.array(pandas.Series([1, None])).null_count)
 """
 
 
@@ -47,3 +58,19 @@ def test_output_that_cannot_be_written_is_a_failure() -> None:
     program = END.format(code=0)
     with Path("/dev/full").open("w") as full:
         assert subprocess.run([sys.executable, "-c", program], stdout=full, check=False).returncode == 1
+
+
+def ask_arrow(first: str = "") -> list[str]:
+    """What a process says that has started Arrow so."""
+    done = subprocess.run(
+        [sys.executable, "-c", ASK_ARROW.format(first=first)], capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def test_arrow_makes_values_without_pandas_and_pandas_comes_when_it_is_asked_for() -> None:
+    assert ask_arrow() == ["[1, 0] False", "[False, True] 1"]
+
+
+def test_a_process_that_has_pandas_keeps_it() -> None:
+    assert ask_arrow("import pandas") == ["[1, 0] True", "[False, True] 1"]

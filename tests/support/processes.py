@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from assets.build.bronze import materialise
 from bronze.limits import Limits
 from lake import landing_zone, regular_files
-from lake.arrow_start import start_without_pandas
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.locations import Location
 from lake.store import Lake
+from pipelines.process_costs import start_without_pandas
 from tests.support.sample_tables import READINGS, VISITS, readings
 
 if TYPE_CHECKING:
