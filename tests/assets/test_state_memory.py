@@ -27,19 +27,23 @@ from assets.checks.outcomes import (
     record_outcomes,
 )
 from bronze.limits import Limits
-from gold import attested_runs, step_times
+from gold import step_times
+from lake.attestation_keys import NO_KEYS, load_keys
 from lake.engines import engine
 from lake.identity import OPEN
 from pipelines.cli import status
 from pipelines.cli.status import collect_status
 from silver import spans
 from tests.conftest import LandFiles
+from tests.support import good_tokens
 from tests.support.build_runs import RUN_TABLES, build_runs, make_own_tables, record_passed
 from tests.support.small_runs import OFF, TEE, trace
+from tests.support.tokens import Signer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lake.attestation_keys import AttestationKeys
     from lake.landing_zone import LandingZone
     from lake.store import Lake
 
@@ -73,18 +77,20 @@ def runs(finished_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return land
 
 
-def list_settled(lake: Lake, zone: LandingZone) -> set[str]:
-    look = Look(lake, zone)
+def list_settled(lake: Lake, zone: LandingZone, keys: AttestationKeys = NO_KEYS) -> set[str]:
+    look = Look(lake, zone, keys)
     return find_settled(recall(look), look, zone.run_ids()[0])
 
 
-def assess_both_ways(lake: Lake, zone: LandingZone, monkeypatch: pytest.MonkeyPatch) -> dict[str, state.State]:
+def assess_both_ways(
+    lake: Lake, zone: LandingZone, monkeypatch: pytest.MonkeyPatch, keys: AttestationKeys = NO_KEYS
+) -> dict[str, state.State]:
     """The states of all runs, from memory and without one."""
     run_ids = zone.run_ids()[0]
-    from_memory = assess_runs(lake, zone, run_ids)
+    from_memory = assess_runs(lake, zone, run_ids, keys=keys)
     with monkeypatch.context() as patch:
         patch.setattr(state, "MANY_RUNS", 10_000)
-        assert from_memory == assess_runs(lake, zone, run_ids)
+        assert from_memory == assess_runs(lake, zone, run_ids, keys=keys)
     return from_memory
 
 
@@ -198,12 +204,24 @@ def test_a_run_that_is_open_is_never_settled(runs: LandFiles) -> None:
     assert list_settled(runs.lake, runs.zone) == {"alone", "tee"}
 
 
-def test_runs_that_share_a_token_are_looked_at_again(runs: LandFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_that_share_a_token_are_looked_at_again(
+    runs: LandFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is said of them depends on who else holds it, whom no commit to their own tables names."""
-    monkeypatch.setattr(attested_runs, "find_replays", lambda _: {"off": ["tee"], "tee": ["off"]})
-    assert list_settled(runs.lake, runs.zone) == {"alone"}
-    words = {name: one.word for name, one in assess_both_ways(runs.lake, runs.zone, monkeypatch).items()}
-    assert words == {"alone": "up-to-date", "off": "stale", "tee": "stale"}
+    signer = Signer()
+    (tmp_path / "keys.pem").write_bytes(signer.pem)
+    keys, token = load_keys(tmp_path / "keys.pem"), {"token.json": good_tokens.bundle(signer)}
+    runs.write(token, "off", OFF)
+    build_runs(runs.lake, runs.zone, RUNS, keys=keys)
+    record_passed(runs.lake, RUNS)
+    assert {one.word for one in assess_runs(runs.lake, runs.zone, RUNS, keys=keys).values()} == {"up-to-date"}
+    assert list_settled(runs.lake, runs.zone, keys) == set(RUNS)
+    runs.write({"rank0.json": trace(70), **token}, "second", 'regime = "cc_off"\n')
+    make_own_tables(runs.lake, runs.zone, ["second"], keys)
+    record_passed(runs.lake, ["second"])
+    assert list_settled(runs.lake, runs.zone, keys) == {"alone", "tee"}
+    words = {name: one.word for name, one in assess_both_ways(runs.lake, runs.zone, monkeypatch, keys).items()}
+    assert words == {"alone": "up-to-date", "off": "stale", "second": "up-to-date", "tee": "up-to-date"}
 
 
 def test_status_says_the_same_from_memory_but_for_notes_of_runs_that_are_up_to_date(

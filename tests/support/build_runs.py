@@ -12,12 +12,14 @@ from assets.build.tiers import TIERS, build_tier
 from assets.checks import outcomes
 from bronze.limits import Limits
 from gold.margin import MARGIN
+from lake.attestation_keys import NO_KEYS
 from lake.engines import engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from assets.build.tiers import Tables
+    from lake.attestation_keys import AttestationKeys
     from lake.cluster import Cluster
     from lake.landing_zone import LandingZone
     from lake.snapshot import Written
@@ -32,20 +34,21 @@ def build_runs(
     name: str = "polars",
     cluster: Cluster | None = None,
     tables: Tables = TIERS,
+    keys: AttestationKeys = NO_KEYS,
 ) -> None:
     """All tiers of some runs, or a part of them, and all that compares them."""
     for tier in tables:
         made = build_tier(
-            BuildContext(lake, zone, Limits()), tier, run_ids, partial(engine, name, cluster), tables=tables
+            BuildContext(lake, zone, Limits(), keys=keys), tier, run_ids, partial(engine, name, cluster), tables=tables
         )
         assert [one.fault for one in made if one.fault] == []
     build_comparisons(lake)
 
 
-def make_own_tables(lake: Lake, zone: LandingZone, run_ids: Sequence[str]) -> None:
+def make_own_tables(lake: Lake, zone: LandingZone, run_ids: Sequence[str], keys: AttestationKeys = NO_KEYS) -> None:
     """All tables that a run alone decides, as a launch that is killed before the pairs leaves them."""
     for tier in TIERS:
-        made = build_tier(BuildContext(lake, zone, Limits()), tier, run_ids, partial(engine, "polars"))
+        made = build_tier(BuildContext(lake, zone, Limits(), keys=keys), tier, run_ids, partial(engine, "polars"))
         assert [one.fault for one in made if one.fault] == []
 
 
