@@ -14,7 +14,7 @@ from gold.step_series import read_numbers
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from lake.frames import Frame
+    from lake.frames import Frame, Moment
 
     Numbers = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CUDA_CALLS = ("cuda_runtime", "cuda_driver")
 
 
-def select_launched(spans: Frame, low_ns: int, high_ns: int) -> Frame:
+def select_launched(spans: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
     """GPU work that was launched in a chunk of time."""
     launched = nw.col("launch_ts_ns")
     work = spans.filter(nw.col("is_gpu"), launched >= low_ns, launched < high_ns)

@@ -7,7 +7,16 @@ import narwhals as nw
 from gold.memory_timeline import PERIODS
 from gold.operation_costs import MOST_BYTES
 from gold.time_slices import bound_slices
-from lake.frames import Frame, add_latest_end, divide_down, divide_to_fraction, join_reasons, select_declared, to_flag
+from lake.frames import (
+    Frame,
+    Moment,
+    add_latest_end,
+    divide_down,
+    divide_to_fraction,
+    join_reasons,
+    select_declared,
+    to_flag,
+)
 from lake.tables import RUN_ID, Table, float64, int32, int64, text
 from silver.spans import DIRECTIONS
 from silver.steps import EVIDENCE
@@ -55,7 +64,7 @@ def find_copy_times(spans: Frame) -> Frame:
     return bound_slices(_select_copies(spans), "ts_ns", "ts_ns")
 
 
-def sum_copies(spans: Frame, times: Frame, low_ns: int, high_ns: int) -> Frame:
+def sum_copies(spans: Frame, times: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
     """Bytes and busy time of the copies that start in this chunk of time, for the whole and for each slice.
 
     Each copy is busy from where those of its slice that began before it have ended.
@@ -75,9 +84,10 @@ def sum_copies(spans: Frame, times: Frame, low_ns: int, high_ns: int) -> Frame:
         unsized_count=to_flag(~is_known),
         copies_count=nw.lit(1).cast(_INT),
         _end_ns=end,
+        _is_begun=nw.col("ts_ns") >= low_ns,
     )
     copies = nw.concat([copies, copies.with_columns(period_number=_ZERO).select(copies.collect_schema().names())])
-    copies = add_latest_end(copies, _KEYS, ["ts_ns", "_end_ns"]).filter(nw.col("ts_ns") >= low_ns)
+    copies = add_latest_end(copies, _KEYS, ["ts_ns", "_end_ns"]).filter(nw.col("_is_begun"))
     begun = nw.max_horizontal(nw.col("ts_ns"), nw.col("_before_ns"))
     busy = nw.when(nw.col("_end_ns") > begun).then(nw.col("_end_ns") - begun).otherwise(_ZERO)
     return copies.with_columns(busy_ns=busy).group_by(*_KEYS).agg(nw.col(name).sum().cast(_INT) for name in _SUMS)

@@ -11,6 +11,7 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
+from gold.covered_time import CoveredTime
 from gold.idle_breakdown import CONSECUTIVE_NS
 from gold.step_series import read_numbers
 from gold.time_breakdown import CLASSES, HOST_PARTS, KERNEL_WAIT, KINDS, split_waits
@@ -215,7 +216,7 @@ class _Chains:
         )
         # Of each class of the host: when it, or one that comes before it, was running.
         first = CLASSES.index(HOST_PARTS[0])
-        self._covers = [_Cover.of(host, first, CLASSES.index(part)) for part in HOST_PARTS]
+        self._covers = [_find_running(host, first, CLASSES.index(part)) for part in HOST_PARTS]
 
     def charge(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The parts of each step, and how many pieces of GPU work its chain has."""
@@ -269,39 +270,17 @@ class _Chains:
         """Charge the host's own time to the first of its parts that runs, as gold.time_breakdown does."""
         before = np.zeros(len(places), np.int64)
         for part, cover in zip(HOST_PARTS, self._covers, strict=True):
-            upto = cover.sum_before(highs) - cover.sum_before(lows)
+            upto = cover.sum_between(lows, highs)
             np.add.at(sums[:, PARTS.index(part)], places, upto - before)
             before = upto
         np.add.at(sums[:, PARTS.index("idle")], places, highs - lows - before)
 
 
-@dataclass(frozen=True)
-class _Cover:
-    """Disjoint intervals in order, and what all before each one last."""
-
-    starts: Numbers
-    ends: Numbers
-    lasted: Numbers
-
-    @classmethod
-    def of(cls, host: Mapping[str, Numbers], low: int, high: int) -> _Cover:
-        """When any of some classes was running."""
-        rows = (host["_class"] >= low) & (host["_class"] <= high)
-        starts, ends = host["ts_ns"][rows], (host["ts_ns"] + host["duration_ns"])[rows]
-        order = np.argsort(starts, kind="stable")
-        starts, ends = starts[order], np.maximum.accumulate(ends[order])
-        is_first = np.ones(len(starts), bool)
-        is_first[1:] = starts[1:] > ends[:-1]
-        starts, ends = starts[is_first], ends[np.append(is_first[1:], True)] if len(ends) else ends
-        return cls(starts, ends, np.cumsum(ends - starts) - (ends - starts))
-
-    def sum_before(self, moments: Numbers) -> Numbers:
-        """How long any was running before each moment."""
-        if not len(self.starts):
-            return np.zeros(len(moments), np.int64)
-        place = np.searchsorted(self.starts, moments, "right") - 1
-        reached = np.minimum(moments, self.ends[place]) - self.starts[place]
-        return np.where(place >= 0, self.lasted[place] + reached, 0)
+def _find_running(host: Mapping[str, Numbers], low: int, high: int) -> CoveredTime:
+    """When any of some classes was running."""
+    rows = (host["_class"] >= low) & (host["_class"] <= high)
+    starts = host["ts_ns"][rows]
+    return CoveredTime.of(starts, starts + host["duration_ns"][rows])
 
 
 def _take_columns(work: pa.Table, names: Sequence[str]) -> dict[str, Numbers]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, add_latest_end, join_reasons, select_declared, to_flag
+from lake.frames import Frame, Moment, add_latest_end, join_reasons, select_declared, to_flag
 from lake.tables import RUN_ID, Table, int32, int64, text
 from silver.steps import EVIDENCE
 
@@ -66,7 +66,7 @@ _SUMS = (
 )
 
 
-def find_gaps(spans: Frame, low_ns: int, high_ns: int) -> Frame:
+def find_gaps(spans: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
     """Charge each gap to the work that ends it, where that starts in this slice of time.
 
     The first work of a slice that nothing reaches into is left open: what came before it is known to earlier slices.
@@ -80,11 +80,12 @@ def find_gaps(spans: Frame, low_ns: int, high_ns: int) -> Frame:
         _end_ns=end,
         _launch_ns=nw.col("launch_ts_ns").fill_null(0),
         orphans_count=to_flag(nw.col("launch_ts_ns").is_null()),
+        _is_begun=nw.col("ts_ns") >= low_ns,
     )
     by_stream = work.filter(~nw.col("stream_id").is_null()).with_columns(_is_all=_ZERO, _stream=nw.col("stream_id"))
     together = work.with_columns(_is_all=nw.lit(1).cast(_INT), _stream=_ZERO)
     work = nw.concat([frame.drop("stream_id") for frame in (by_stream, together)])
-    work = add_latest_end(work, _KEYS, ["ts_ns", "_end_ns", "_launch_ns"]).filter(nw.col("ts_ns") >= low_ns)
+    work = add_latest_end(work, _KEYS, ["ts_ns", "_end_ns", "_launch_ns"]).filter(nw.col("_is_begun"))
     begun = nw.max_horizontal(nw.col("ts_ns"), nw.col("_before_ns"))
     is_open = nw.col("_before_ns") == 0
     work = _split_gaps(work, nw.col("ts_ns")).with_columns(

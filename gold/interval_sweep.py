@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import narwhals as nw
 
-from lake.frames import add_latest_end
+from lake.frames import add_latest_end, to_expr
 
 if TYPE_CHECKING:
-    from lake.frames import Frame
+    from lake.frames import Frame, Moment
 
 _INT = nw.Int64
 CLASSES_AT_MOST = 16
@@ -26,31 +26,23 @@ def merge_intervals(spans: Frame) -> Frame:
     return disjoint.select(*keys, "_start_ns", "_end_ns")
 
 
-def clip_to_slice(rows: Frame, low_ns: int, high_ns: int) -> Frame:
+def clip_to_slice(rows: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
     """What of each interval lies within a slice of time: sums over slices are sums over the whole."""
-    end = nw.min_horizontal(nw.col("ts_ns") + nw.col("duration_ns"), nw.lit(high_ns).cast(_INT))
-    start = nw.max_horizontal(nw.col("ts_ns"), nw.lit(low_ns).cast(_INT))
+    end = nw.min_horizontal(nw.col("ts_ns") + nw.col("duration_ns"), to_expr(high_ns))
+    start = nw.max_horizontal(nw.col("ts_ns"), to_expr(low_ns))
     return rows.with_columns(ts_ns=start, duration_ns=end - start).filter(nw.col("duration_ns") > 0)
 
 
-def cut_segments(intervals: Frame, points: Frame | None = None) -> Frame:
-    """Cut each rank's time where anything begins or ends; `_mask` has bit k set while class k runs.
-
-    Points (`run_id`, `rank`, `_at_ns`, `_tie` distinct at equal times) cut it too and come back as rows of class -1.
-    """
+def cut_segments(intervals: Frame) -> Frame:
+    """Cut each rank's time where anything begins or ends; `_mask` has bit k set while class k runs."""
     bit = nw.lit(0).cast(_INT)
     for index in range(CLASSES_AT_MOST):
         bit = nw.when(nw.col("_class") == index).then(nw.lit(1 << index).cast(_INT)).otherwise(bit)
     columns = ["run_id", "rank", "_class", "_at_ns", "_tie", "_change"]
     one = nw.lit(1).cast(_INT)
-    cuts = [
-        intervals.with_columns(_at_ns=nw.col("_start_ns"), _tie=one, _change=bit).select(columns),
-        intervals.with_columns(_at_ns=nw.col("_end_ns"), _tie=one - 1, _change=bit * -1).select(columns),
-    ]
-    if points is not None:
-        marks = points.with_columns(_class=nw.lit(-1).cast(_INT), _change=nw.lit(0).cast(_INT))
-        cuts.append(marks.select(columns))
-    found = nw.concat(cuts)
+    begun = intervals.with_columns(_at_ns=nw.col("_start_ns"), _tie=one, _change=bit)
+    ended = intervals.with_columns(_at_ns=nw.col("_end_ns"), _tie=one - 1, _change=bit * -1)
+    found = nw.concat([begun.select(columns), ended.select(columns)])
     keys = ["run_id", "rank"]
     found = found.with_columns(
         _mask=nw.col("_change").cum_sum().over(*keys, order_by=_ORDER).cast(_INT),
@@ -66,13 +58,3 @@ def is_running(*classes: int) -> nw.Expr:
     for index in classes:
         found |= (nw.col("_mask") // (1 << index)) % 2 == 1
     return found
-
-
-def sum_before(points_and_segments: Frame, **lengths: nw.Expr) -> Frame:
-    """For every point: how long each of these had lasted before it, counted from the start of the recording."""
-    keys = ["run_id", "rank"]
-    swept = points_and_segments.with_columns(**lengths)
-    swept = swept.with_columns(
-        (nw.col(name).cum_sum().over(*keys, order_by=_ORDER).cast(_INT) - nw.col(name)).alias(name) for name in lengths
-    )
-    return swept.filter(nw.col("_class") == -1)

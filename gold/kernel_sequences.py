@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import narwhals as nw
 
-from lake.frames import Frame, divide_to_fraction, join_reasons, number_rows, select_declared
+from lake.frames import Frame, Moment, divide_to_fraction, join_reasons, number_rows, select_declared, to_expr
 from lake.tables import RUN_ID, Table, float64, int32, int64, text
 from silver.steps import EVIDENCE
 
@@ -40,7 +40,7 @@ _LENGTH = len(NAMES)
 _COLUMNS = (*_STREAM, *_ORDER, "_chunk_ns", *NAMES, "sequences_count", "total_ns")
 
 
-def count_sequences(spans: Frame, low_ns: int, high_ns: int) -> Frame:
+def count_sequences(spans: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
     """The sequences within a chunk of time, and the work at its ends, of which sequences may reach beyond it."""
     work = spans.filter(
         nw.col("is_gpu"), ~nw.col("stream_id").is_null(), nw.col("ts_ns") >= low_ns, nw.col("ts_ns") < high_ns
@@ -48,7 +48,7 @@ def count_sequences(spans: Frame, low_ns: int, high_ns: int) -> Frame:
         *(*_RANK, "stream_id", *_ORDER, "duration_ns"),
         device_id=nw.col("device_id").fill_null(0),
         name=nw.col("name").fill_null(""),
-        _chunk_ns=nw.lit(low_ns).cast(_INT),
+        _chunk_ns=to_expr(low_ns),
     )
     work = number_rows(work, "_place", _STREAM, _ORDER).with_columns(_all=nw.col("ordinal").count().over(*_STREAM))
     edges = work.filter((nw.col("_place") < _LENGTH) | (nw.col("_place") > nw.col("_all") - _LENGTH + 1))

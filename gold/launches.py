@@ -5,7 +5,16 @@ from __future__ import annotations
 import narwhals as nw
 
 from gold.percentiles import find_percentiles
-from lake.frames import Frame, divide_to_fraction, drop_matching, join_reasons, keep_first, select_declared, to_flag
+from lake.frames import (
+    Frame,
+    Moment,
+    divide_to_fraction,
+    drop_matching,
+    join_reasons,
+    keep_first,
+    select_declared,
+    to_flag,
+)
 from lake.tables import RUN_ID, Column, Table, float64, int32, int64, text
 from silver.patterns import PATTERNS
 from silver.spans import TABLE as SPANS
@@ -91,7 +100,7 @@ def measure(short: Frame, spans: Frame) -> Frame:
     return select_declared(_add_evidence(ranks), TABLE)
 
 
-def pick_shorter(spans: Frame, low_ns: int, high_ns: int) -> Frame:
+def pick_shorter(spans: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
     """Count compute kernels shorter than their launch, or than their part of one that they share, as in a CUDA graph.
 
     Only launches within a slice of time: which kernels share one is known where all of its work is at hand.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -17,8 +17,9 @@ from silver.patterns import MODULES, PATTERNS
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
-    from lake.frames import Frame
+    from lake.frames import Frame, Moment
 
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 OWN, NONE = "own", "none"
 
 TABLE = Table(
@@ -78,7 +79,7 @@ def find_ranks(spans: Frame) -> Frame:
     return spans.filter(PATTERNS.has_pattern("pattern", *MODULES)).select("rank").unique()
 
 
-def select_calls(spans: Frame, low_ns: int, high_ns: int) -> Frame:
+def select_calls(spans: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
     """Modules and CUDA calls that reach into a chunk of time."""
     start, end = nw.col("ts_ns"), nw.col("ts_ns") + nw.col("duration_ns")
     is_module = PATTERNS.has_pattern("pattern", *MODULES)
@@ -95,11 +96,11 @@ def select_calls(spans: Frame, low_ns: int, high_ns: int) -> Frame:
     )
 
 
-def drop_labels(batch: pa.RecordBatch) -> pa.RecordBatch:
+def drop_labels(rows: Rows) -> Rows:
     """Spans without their sealed names but for modules: those of all Python frames would fill memory for nothing."""
-    is_own = pa.compute.equal(batch.column("pattern"), MODULES[1])
-    labels = pa.compute.if_else(is_own, batch.column("label"), pa.scalar(None, batch.schema.field("label").type))
-    return batch.set_column(batch.schema.get_field_index("label"), batch.schema.field("label"), labels)
+    is_own = pa.compute.equal(rows.column("pattern"), MODULES[1])
+    labels = pa.compute.if_else(is_own, rows.column("label"), pa.scalar(None, rows.schema.field("label").type))
+    return rows.set_column(rows.schema.get_field_index("label"), rows.schema.field("label"), labels)
 
 
 def sum_modules(calls: pa.Table, work: pa.Table, low_ns: int, high_ns: int) -> pa.Table:

@@ -7,6 +7,7 @@ import narwhals as nw
 from gold.percentiles import count_values, find_medians
 from lake.frames import (
     Frame,
+    Moment,
     divide_down,
     divide_to_fraction,
     drop_matching,
@@ -166,14 +167,14 @@ def _select_copies(spans: Frame) -> Frame:
     )
 
 
-def count_operations(spans: Frame, steps: Frame, first: Frame, low_ns: int, high_ns: int) -> Frame:
+def count_operations(spans: Frame, steps: Frame, first: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
     """The calls, the copies and the calls of copies that began within a slice of time."""
     began = spans.filter(nw.col("ts_ns") >= low_ns, nw.col("ts_ns") < high_ns)
     some = (_select_calls(began, first), _select_copies(began), _select_copy_calls(spans, first, low_ns, high_ns))
     return nw.concat([_count_operations(each, steps) for each in some])
 
 
-def _select_copy_calls(spans: Frame, first: Frame, low_ns: int, high_ns: int) -> Frame:
+def _select_copy_calls(spans: Frame, first: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
     """The calls that started one copy each; a graph that holds several has no time for one.
 
     What the first call of its name took is no time of a copy either.

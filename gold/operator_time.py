@@ -15,7 +15,7 @@ from lake.tables import RUN_ID, Table, int32, int64, text
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
-    from lake.frames import Frame
+    from lake.frames import Frame, Moment
 
 OPERATOR, NONE = "cpu_op", "none"
 CATEGORIES = (OPERATOR, *CUDA_CALLS)
@@ -51,7 +51,7 @@ _KEYS = ("rank", "category", "name")
 _SUMS = ("calls_count", "total_ns", "self_ns", "launched_count", "launched_ns")
 
 
-def select_calls(spans: Frame, low_ns: int, high_ns: int) -> Frame:
+def select_calls(spans: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
     """Operators and calls that reach into a chunk of time."""
     start, end = nw.col("ts_ns"), nw.col("ts_ns") + nw.col("duration_ns")
     calls = spans.filter(nw.col("category").is_in(CATEGORIES), start < high_ns, (start >= low_ns) | (end > low_ns))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import narwhals as nw
 
 from gold.idle_breakdown import ALL
-from lake.frames import Frame, divide_to_fraction, join_reasons, select_declared, to_flag
+from lake.frames import Frame, Moment, divide_to_fraction, join_reasons, select_declared, to_flag
 from lake.tables import RUN_ID, Table, float64, int32, int64, text
 from silver.steps import EVIDENCE
 
@@ -47,30 +47,32 @@ _KEYS = ("run_id", "rank", "device_id", "_is_all", "_stream")
 _OF_SLICE = ("queued_count", "unqueued_count", "_change", "_first_ns", "_last_ns")
 
 
-def count_queued(spans: Frame, low_ns: int, high_ns: int) -> Frame:
+def count_queued(spans: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
     """How long each length lasted within a slice of time, counted from the unknown one with which the slice begins.
 
     The length grows by one where a launch begins and falls by one where its work starts; changes at one moment are one.
     """
     started, launched = ((nw.col(name) >= low_ns) & (nw.col(name) < high_ns) for name in ("ts_ns", "launch_ts_ns"))
     work = spans.filter(nw.col("is_gpu"), started | launched.fill_null(False)).select(
-        *("run_id", "rank", "ts_ns", "launch_ts_ns", "stream_id"), device_id=nw.col("device_id").fill_null(0)
+        *("run_id", "rank", "ts_ns", "launch_ts_ns", "stream_id"),
+        device_id=nw.col("device_id").fill_null(0),
+        _is_started=started,
+        _is_launched=launched.fill_null(False),
     )
     by_stream = work.filter(~nw.col("stream_id").is_null()).with_columns(_is_all=_ZERO, _stream=nw.col("stream_id"))
     work = nw.concat([one.drop("stream_id") for one in (by_stream, work.with_columns(_is_all=_ONE, _stream=_ZERO))])
     is_queued = (nw.col("launch_ts_ns") <= nw.col("ts_ns")).fill_null(False)
-    start = work.with_columns(
+    start = work.filter(nw.col("_is_started")).with_columns(
         _at_ns=nw.col("ts_ns"),
         queued_count=to_flag(is_queued),
         unqueued_count=to_flag(~is_queued),
         _change=nw.when(is_queued).then(_ONE * -1).otherwise(_ZERO),
     )
-    launch = work.filter(is_queued).with_columns(
+    launch = work.filter(is_queued, nw.col("_is_launched")).with_columns(
         _at_ns=nw.col("launch_ts_ns"), queued_count=_ZERO, unqueued_count=_ZERO, _change=_ONE
     )
     sums = ("queued_count", "unqueued_count", "_change")
     changes = nw.concat([one.select(*_KEYS, "_at_ns", *sums) for one in (start, launch)])
-    changes = changes.filter(nw.col("_at_ns") >= low_ns, nw.col("_at_ns") < high_ns)
     changes = changes.group_by(*_KEYS, "_at_ns").agg(*(nw.col(name).sum().cast(_INT) for name in sums))
     changes = changes.with_columns(
         _length=nw.col("_change").cum_sum().over(*_KEYS, order_by="_at_ns").cast(_INT),

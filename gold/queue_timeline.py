@@ -5,7 +5,7 @@ from __future__ import annotations
 import narwhals as nw
 
 from gold.time_slices import bound_slices
-from lake.frames import Frame, divide_down, divide_to_fraction, join_reasons, select_declared
+from lake.frames import Frame, Moment, divide_down, divide_to_fraction, join_reasons, select_declared
 from lake.tables import RUN_ID, Table, float64, int32, int64, text
 from silver.steps import EVIDENCE
 
@@ -48,7 +48,7 @@ def find_queue_times(spans: Frame) -> Frame:
     return bound_slices(_select_waits(spans), "launch_ts_ns", "ts_ns")
 
 
-def sum_waits(spans: Frame, times: Frame, low_ns: int, high_ns: int) -> Frame:
+def sum_waits(spans: Frame, times: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
     """The waits that begin and those that end in this chunk of time, by slices, each with its place in its slice."""
     begun, ended = ((nw.col(name) >= low_ns) & (nw.col(name) < high_ns) for name in ("launch_ts_ns", "ts_ns"))
     waits = _select_waits(spans).filter(begun | ended).join(times, on=list(_RANK), how="inner")

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from gold.hardware import HARDWARE, find_gpu
 from gold.operator_work import count_work
-from lake.frames import Frame, add_latest_end, compute_once, number_rows, to_flag
+from lake.frames import Frame, Moment, add_latest_end, compute_once, number_rows, to_flag
 from lake.tables import RUN_ID, Table, boolean, float64, int64, text
 from silver.operator_shapes import OPERATORS
 from silver.span_context import find_containing
@@ -76,7 +76,7 @@ _TF32 = "tf32|TF32|s1688"
 _FOUND = ("operators_count", "timed_count", "kernels_count", "total_ns")
 
 
-def sum_launched(spans: Frame, low_ns: int, high_ns: int) -> Frame:
+def sum_launched(spans: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
     """The GPU work of each operator, by the calls that its thread made within it and within this slice of time.
 
     Operators of one thread are calls: they lie within or beside each other, never across.
@@ -91,11 +91,17 @@ def sum_launched(spans: Frame, low_ns: int, high_ns: int) -> Frame:
         _thread=thread,
         _end_ns=end,
         _length=-nw.col("duration_ns"),
+        _is_begun=start >= low_ns,
     )
     # A library may fall back from one operator to another: the outer one stands for both.
     outer = add_latest_end(operators, keys, order).filter(start >= nw.col("_before_ns"))
     outer = compute_once(
-        number_rows(outer.select(*keys, "ts_ns", "duration_ns", "_length", "ordinal", "operator"), "_nth", keys, order)
+        number_rows(
+            outer.select(*keys, "ts_ns", "duration_ns", "_length", "ordinal", "operator", "_is_begun"),
+            "_nth",
+            keys,
+            order,
+        )
     )
     launched = nw.col("launch_ts_ns")
     work = spans.filter(nw.col("is_gpu"), launched >= low_ns, launched < high_ns).select(
@@ -121,7 +127,7 @@ def sum_launched(spans: Frame, low_ns: int, high_ns: int) -> Frame:
         )
     )
     found = outer.join(held, on=[*keys, "_nth"], how="left").filter(
-        (start >= low_ns) | ~nw.col("kernels_count").is_null()
+        nw.col("_is_begun") | ~nw.col("kernels_count").is_null()
     )
     return found.select(*_ID, "operator", nw.col("kernels_count", "total_ns", "is_tf32").fill_null(0))
 

@@ -5,16 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import narwhals as nw
+import numpy as np
+import pyarrow as pa
 
-from gold.interval_sweep import clip_to_slice, cut_segments, is_running, merge_intervals, sum_before
+from gold.covered_time import CoveredTime
+from gold.interval_sweep import clip_to_slice, cut_segments, is_running, merge_intervals
+from gold.step_series import read_flags, read_numbers
 from lake.frames import join_reasons, select_declared
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
-from silver.interval_cover import add_covered_time
 from silver.patterns import PATTERNS, PYTHON_FRAMES
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
-    from lake.frames import Frame
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from lake.frames import Frame, Moment
+
+    Numbers = npt.NDArray[np.int64]
+    Flags = npt.NDArray[np.bool_]
 
 # The fixed priority: a moment belongs to the first of these that runs. What the GPU does comes before what the host
 # does, so that the host's parts are idle GPU time, charged to what the host was doing.
@@ -79,32 +89,65 @@ TABLE = Table(
         text("reason", "Why a part is null, or holds what it should not, as sentences.", nullable=True),
     ),
 )
-_COVERED = ("unmatched_ns", "orphan_ns")
-CHARGED = (*(f"{kind}_ns" for kind in KINDS), *(f"{kind}_whole_ns" for kind in _WHOLES), *_COVERED)
+CHARGED = (
+    *(f"{kind}_ns" for kind in KINDS),
+    *(f"{kind}_whole_ns" for kind in _WHOLES),
+    "unmatched_ns",
+    "orphan_ns",
+)
 _STEP = ["run_id", "rank", "step_number"]
 
 
-def charge_parts(spans: Frame, steps: Frame, waits: Frame, low_ns: int, high_ns: int) -> Frame:
-    """Charge every moment of a step within a slice of time to the first thing in the priority that ran.
+def select_work(spans: Frame, waits: Frame) -> Frame:
+    """What ran, with its place in the priority; -1 for what is only told beside the parts.
 
     `waits` are those of gold.waiting, of all ranks.
     """
-    spans = split_waits(spans, waits)
-    spans, steps = clip_to_slice(spans, low_ns, high_ns), clip_to_slice(steps, low_ns, high_ns)
-    working = spans.filter(~nw.col("_class").is_null())
-    points = nw.concat([_points(steps, is_end=False), _points(steps, is_end=True)])
-    swept = cut_segments(merge_intervals(working), points)
-    known = sum_before(swept, **_lengths()).join(points, on=["run_id", "rank", "_at_ns", "_tie"], how="inner")
-    names = [name for name in CHARGED if name not in _COVERED]
-    # What had lasted before the step's end, less what had lasted before its start.
-    known = known.with_columns((nw.col(name) * nw.col("_sign")).alias(name) for name in names)
-    known = known.group_by(*_STEP).agg(*(nw.col(name).sum().cast(nw.Int64) for name in names))
-    for name, rows in (("unmatched_ns", nw.col("_is_unmatched")), ("orphan_ns", nw.col("is_orphan"))):
-        known = known.join(_cover(steps, spans.filter(rows), name), on=_STEP, how="left")
-    return known.select(*_STEP, *CHARGED)
+    found = split_waits(spans, waits)
+    is_told = ~nw.col("_class").is_null() | nw.col("is_orphan") | nw.col("_is_unmatched")
+    columns = ("rank", "ts_ns", "duration_ns", "is_orphan", "_is_unmatched")
+    return found.filter(is_told).select(*columns, nw.col("_class").fill_null(-1))
 
 
-def cut_parts(spans: Frame, waits: Frame, low_ns: int, high_ns: int) -> Frame:
+def charge_parts(work: pa.Table, steps: pa.Table, low_ns: int, high_ns: int) -> pa.Table:
+    """Charge every moment of a step within a slice of time to the first thing in the priority that ran.
+
+    `work` is that of `select_work`, and the steps are those of one run.
+    """
+    begun = np.maximum(read_numbers(steps, "ts_ns"), low_ns)
+    ended = np.minimum(read_numbers(steps, "ts_ns") + read_numbers(steps, "duration_ns"), high_ns)
+    charged = {name: np.zeros(len(begun), np.int64) for name in CHARGED}
+    ranks = read_numbers(work, "rank")
+    for rank in np.unique(ranks):
+        mine = (read_numbers(steps, "rank") == rank) & (ended > begun)
+        for name, lengths in _charge_rank(work.filter(pa.array(ranks == rank)), begun[mine], ended[mine]):
+            charged[name][mine] += lengths
+    return pa.table({**{name: steps.column(name) for name in _STEP}, **charged})
+
+
+def _charge_rank(work: pa.Table, lows: Numbers, highs: Numbers) -> Iterator[tuple[str, Numbers]]:
+    """What of each step of a rank is charged to each part; some are told in two pieces."""
+    # In order once, and not for each part.
+    work = work.take(pa.array(np.argsort(read_numbers(work, "ts_ns"), kind="stable")))
+    classes, starts = read_numbers(work, "_class"), read_numbers(work, "ts_ns")
+    ends = starts + read_numbers(work, "duration_ns")
+
+    def sum_running(rows: Flags) -> Numbers:
+        return CoveredTime.of(starts[rows], ends[rows]).sum_between(lows, highs)
+
+    # What any of the first classes took, less what any of those before the last of them took, is charged to the last.
+    before = np.zeros(len(lows), np.int64)
+    for place, name in enumerate(CLASSES):
+        upto = sum_running((classes >= 0) & (classes <= place))
+        yield f"{'wait' if name == KERNEL_WAIT else name}_ns", upto - before
+        before = upto
+    for kind in _WHOLES:
+        yield f"{kind}_whole_ns", sum_running(np.isin(classes, _classes_of(kind)))
+    yield "unmatched_ns", sum_running(read_flags(work, "_is_unmatched"))
+    yield "orphan_ns", sum_running(read_flags(work, "is_orphan"))
+
+
+def cut_parts(spans: Frame, waits: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
     """The same within a slice of time as intervals: each rank's moments, and the part that they are charged to."""
     working = clip_to_slice(split_waits(spans, waits), low_ns, high_ns).filter(~nw.col("_class").is_null())
     swept = cut_segments(merge_intervals(working)).filter(nw.col("_length_ns") > 0)
@@ -166,42 +209,10 @@ def _class() -> nw.Expr:
     return found
 
 
-def _points(steps: Frame, *, is_end: bool) -> Frame:
-    """The starts or ends of steps; a tie between several at one moment is broken by the step."""
-    at = nw.col("ts_ns") + nw.col("duration_ns") if is_end else nw.col("ts_ns")
-    return steps.select(
-        *_STEP,
-        _at_ns=at,
-        _tie=nw.col("step_ordinal") * 2 + int(is_end),
-        _sign=nw.lit(1 if is_end else -1).cast(nw.Int64),
-    )
-
-
-def _lengths() -> dict[str, nw.Expr]:
-    """A segment's length under the part that it is charged to, and under each whole that runs during it."""
-    zero = nw.lit(0).cast(nw.Int64)
-    lengths = {}
-    for kind in KINDS:
-        is_charged = nw.lit(False)
-        for index in _classes_of(kind):
-            is_charged |= is_running(index) & ~is_running(*range(index))
-        lengths[f"{kind}_ns"] = nw.when(is_charged).then(nw.col("_length_ns")).otherwise(zero)
-    for kind in _WHOLES:
-        whole = nw.when(is_running(*_classes_of(kind))).then(nw.col("_length_ns")).otherwise(zero)
-        lengths[f"{kind}_whole_ns"] = whole
-    return lengths
-
-
 def _classes_of(kind: str) -> tuple[int, ...]:
     """The places in the priority of what is told as one part."""
     names = (KERNEL_WAIT, kind) if kind == "wait" else (kind,)
     return tuple(CLASSES.index(name) for name in names)
-
-
-def _cover(steps: Frame, spans: Frame, name: str) -> Frame:
-    """How long at least one of these spans ran during each step."""
-    asking = steps.with_columns(source_sha256=nw.lit(""), ordinal=nw.col("step_number"))
-    return add_covered_time(asking, spans).select(*_STEP, nw.col("covered_ns").alias(name))
 
 
 def _charge_remainder(found: Frame) -> Frame:

@@ -12,7 +12,7 @@ from lake.tables import RUN_ID, Table, float64, int32, int64, text
 from silver.steps import EVIDENCE
 
 if TYPE_CHECKING:
-    from lake.frames import Frame
+    from lake.frames import Frame, Moment
 
 TABLE = Table(
     tier="gold",
@@ -73,7 +73,7 @@ UNIONS = {
 }
 
 
-def unite_intervals(spans: Frame, low_ns: int, high_ns: int) -> Frame:
+def unite_intervals(spans: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
     """The unions of GPU work within a slice of time, by category and by name as both peers look at them."""
     gpu = clip_to_slice(spans.filter(nw.col("is_gpu")), low_ns, high_ns).with_columns(_class=_class())
     zero = nw.lit(0).cast(nw.Int64)

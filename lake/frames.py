@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from lake.tables import Table
 
 Frame: TypeAlias = nw.LazyFrame[Any]
+# A moment that bounds a slice of time: the same for all rows, or a column, so that one plan serves all slices.
+Moment: TypeAlias = int | nw.Expr
 
 _KINDS = {
     Kind.TEXT: nw.String(),
@@ -107,6 +109,11 @@ def divide_to_fraction(part: nw.Expr, whole: nw.Expr) -> nw.Expr:
     # Engines differ on division by zero: there is none, whichever branch is taken.
     divisor = nw.when(is_some).then(whole).otherwise(nw.lit(1).cast(nw.Int64))
     return nw.when(is_some).then(part.cast(nw.Float64) / divisor.cast(nw.Float64))
+
+
+def to_expr(moment: Moment) -> nw.Expr:
+    """A moment, to be computed with."""
+    return nw.lit(moment).cast(nw.Int64) if isinstance(moment, int) else moment
 
 
 def to_flag(condition: nw.Expr) -> nw.Expr:

@@ -16,6 +16,7 @@ from assets.build.catalogue import TABLES as CATALOGUE
 from assets.build.catalogue import find_transform, select
 from assets.build.chunking import assign_slices, plan_chunks
 from assets.build.freshness import Look, fingerprint_run
+from assets.build.slice_sums import SPAN_COLUMNS, SliceSums, combine_sums, select_sliced
 from assets.build.table_tasks import hand_out
 from gold import (
     attested_runs,
@@ -38,7 +39,6 @@ from gold import (
     traced_steps,
     waiting,
 )
-from gold.call_nesting import select_launched
 from lake.engines import PolarsEngine
 from lake.errors import naming
 from lake.spill import SpilledRows
@@ -56,7 +56,7 @@ from silver import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -77,30 +77,8 @@ PAIR_TABLES = select("gold", Scope.PAIR)
 SAMPLED = 16
 END_OF_TIME = 1 << 62
 Slice = tuple[tuple[int, ...], int, int]
-# The tables for which slices of time are added up.
-SLICED_TABLES = (
-    trace_summary.TABLE,
-    time_breakdown.TABLE,
-    launches.TABLE,
-    operation_costs.TABLE,
-    idle_breakdown.TABLE,
-    queue_length.TABLE,
-    queue_timeline.TABLE,
-    roofline.TABLE,
-    copy_bandwidth.TABLE,
-    kernel_sequences.TABLE,
-    operator_time.TABLE,
-    module_time.TABLE,
-)
 # To read a rank's spans so many times takes less than to share them out.
 READ_AGAIN = 8
-# All that is read of a span to add it up.
-_SLICED = (
-    *("run_id", "rank", "source_sha256", "ordinal", "kind", "pattern", "is_gpu", "category", "name", "label"),
-    *("ts_ns", "duration_ns", "correlation_id", "launch_ts_ns", "launch_duration_ns", "direction", "memory"),
-    *("payload_bytes", "thread_id", "has_queued_work"),
-    *("is_orphan", "is_before_launch", "step_number", "launch_step_number", "device_id", "stream_id"),
-)
 
 
 def flag_replays(lake: Lake) -> list[Written]:
@@ -126,10 +104,10 @@ def materialise(lake: Lake, run_id: str, engine: Engine, tables: Sequence[Table]
     marks = {table: fingerprint_run(look, table, run_id) for table in tables}
     if engine.executors is None:
         return GoldBuild(lake, run_id, engine).materialise(marks)
-    local, summed = GoldBuild(lake, run_id, PolarsEngine()), _select_sliced(tables)
+    local, summed = GoldBuild(lake, run_id, PolarsEngine()), select_sliced(tables)
     # Of each slice only sums come back; with them every table can be made, all at once.
     slices = [(run_id, summed, one, local.known) for one in local.slices()] if summed else []
-    sums = _combine_sums(engine.executors.each(measure_slice, slices))
+    sums = combine_sums(engine.executors.each(measure_slice, slices))
     waves: list[Wave] = [[(table, [()]) for table in tables]]
     return hand_out(engine.executors, lake, run_id, make_table, waves, marks.__getitem__, sums)
 
@@ -161,7 +139,8 @@ class GoldBuild:
         self._engine = engine
         self._at_hand: dict[Table, Frame] = {}
         self._spanned = self._read(spans.TABLE)
-        self._stepped = self._compute_once(self._read(steps.TABLE))
+        self._steps = engine.rows(self._read(steps.TABLE))
+        self._stepped = engine.wrap(self._steps)
         self._at_hand = {spans.TABLE: self._spanned, steps.TABLE: self._stepped}
 
     @cached_property
@@ -187,9 +166,9 @@ class GoldBuild:
 
     def materialise(self, made_from: Mapping[Table, str]) -> list[Written]:
         """The tables in this process, slice by slice where intervals are merged."""
-        summed = _select_sliced(made_from)
+        summed = select_sliced(made_from)
         by_ranks = groupby(self.slices() if summed else [], key=itemgetter(0))
-        sums = _combine_sums([part for _, slices in by_ranks for part in self._sums_of_all(list(slices), summed)])
+        sums = combine_sums([part for _, slices in by_ranks for part in self._sums_of_all(list(slices), summed)])
         written = []
         for table, fingerprint in made_from.items():
             with self._lake.stage(table, self._run_id) as stage:
@@ -263,7 +242,7 @@ class GoldBuild:
         bounds = self._cut_between_steps(rank)
         shares = iter([self._spanned.filter(is_rank)])
         if len(bounds):
-            shares = self._share_out(rank, bounds, critical_path.SPAN_COLUMNS, spool)
+            shares = map(self._engine.wrap, self._share_out(rank, bounds, critical_path.SPAN_COLUMNS, spool))
         for until, spanned in zip([*bounds.tolist(), END_OF_TIME], shares, strict=True):
             yield critical_path.Window(
                 until,
@@ -293,43 +272,14 @@ class GoldBuild:
     def sums_of(self, one: Slice, summed: Sequence[str]) -> dict[str, pa.Table]:
         """What is added up over slices, by the table that it is for."""
         ranks, low, high = one
-        return self._sums(self._spanned.filter(nw.col("rank").is_in(ranks)), low, high, summed)
-
-    def _sums(self, spanned: Frame, low: int, high: int, summed: Sequence[str]) -> dict[str, pa.Table]:
-        compute = partial(self._compute, low_ns=low, high_ns=high)
-        builds: dict[str, Callable[[], pa.Table]] = {
-            trace_summary.TABLE.name: lambda: compute(trace_summary.unite_intervals, spanned),
-            time_breakdown.TABLE.name: lambda: compute(
-                time_breakdown.charge_parts, spanned, self._stepped, self._wrap_known("waits")
-            ),
-            launches.TABLE.name: lambda: compute(launches.pick_shorter, spanned),
-            idle_breakdown.TABLE.name: lambda: compute(idle_breakdown.find_gaps, spanned),
-            queue_length.TABLE.name: lambda: compute(queue_length.count_queued, spanned),
-            queue_timeline.TABLE.name: lambda: compute(
-                queue_timeline.sum_waits, spanned, self._wrap_known("queue_times")
-            ),
-            roofline.TABLE.name: lambda: compute(roofline.sum_launched, spanned),
-            kernel_sequences.TABLE.name: lambda: compute(kernel_sequences.count_sequences, spanned),
-            operator_time.TABLE.name: lambda: operator_time.sum_calls(
-                compute(operator_time.select_calls, spanned), compute(select_launched, spanned), low, high
-            ),
-            module_time.TABLE.name: lambda: self._sum_modules(spanned, low, high),
-            copy_bandwidth.TABLE.name: lambda: compute(
-                copy_bandwidth.sum_copies, spanned, self._wrap_known("copy_times")
-            ),
-            operation_costs.TABLE.name: lambda: compute(
-                operation_costs.count_operations, spanned, self._stepped, self._wrap_known("first_calls")
-            ),
-        }
-        return {name: _copy_rows(builds[name]()) for name in summed}
-
-    def _sum_modules(self, spanned: Frame, low: int, high: int) -> pa.Table:
-        if not self.known["module_ranks"].num_rows:
-            return module_time.SCHEMA.empty_table()
-        framed = spanned.join(self._wrap_known("module_ranks"), on="rank", how="semi")
-        choices = (module_time.select_calls, select_launched)
-        calls, work = (self._compute(choose, framed, low_ns=low, high_ns=high) for choose in choices)
-        return module_time.sum_modules(calls, work, low, high)
+        started = nw.coalesce("launch_ts_ns", "ts_ns")
+        reaching = self._spanned.filter(
+            nw.col("rank").is_in(ranks),
+            nw.min_horizontal("ts_ns", started) < high,
+            nw.max_horizontal(nw.col("ts_ns") + nw.col("duration_ns"), started) >= low,
+        )
+        rows = module_time.drop_labels(self._engine.rows(reaching.select(*SPAN_COLUMNS)))
+        return SliceSums(self._engine, rows, (low, high), self._steps, self.known).add_up(summed)
 
     def _sums_of_all(self, slices: list[Slice], summed: Sequence[str]) -> Iterator[dict[str, pa.Table]]:
         """The same of all slices of some ranks; one that has many is read once and shared out on disk."""
@@ -339,13 +289,13 @@ class GoldBuild:
         ((rank,), _, _) = slices[0]
         bounds = np.array([high for _, _, high in slices[:-1]])
         with self._lake.stage(trace_summary.TABLE, self._run_id) as stage:
-            shares = self._share_out(rank, bounds, _SLICED, stage.spool)
-            for (_, low, high), spanned in zip(slices, shares, strict=True):
-                yield self._sums(spanned, low, high, summed)
+            shares = self._share_out(rank, bounds, SPAN_COLUMNS, stage.spool)
+            for (_, low, high), rows in zip(slices, shares, strict=True):
+                yield SliceSums(self._engine, rows, (low, high), self._steps, self.known).add_up(summed)
 
     def _share_out(
         self, rank: int, bounds: npt.NDArray[np.int64], columns: Sequence[str], spool: Path
-    ) -> Iterator[Frame]:
+    ) -> Iterator[pa.Table]:
         """A rank's spans by slices of time, each in all that it reaches: read once, and shared out on disk."""
         count = len(bounds) + 1
         with SpilledRows(spool, spans.TABLE.arrow_schema_of(columns), count) as shares:
@@ -354,7 +304,7 @@ class GoldBuild:
                 rows, places = assign_slices(kept, bounds)
                 shares.add(kept.take(pa.array(rows)), places)
         for place in range(count):
-            yield self._engine.wrap(shares.read(place))
+            yield shares.read(place)
 
     def _slices(self) -> Iterator[Slice]:
         """Take small ranks together, and cut the time of large ones so that about equally many spans start in each."""
@@ -380,18 +330,3 @@ class GoldBuild:
     def _compute_once(self, frame: Frame) -> Frame:
         """Rows computed once and kept."""
         return self._engine.wrap(self._engine.rows(frame))
-
-
-def _select_sliced(tables: Iterable[Table]) -> list[str]:
-    """Those of the tables for which slices of time are added up."""
-    return [table.name for table in tables if table in SLICED_TABLES]
-
-
-def _copy_rows(rows: pa.Table) -> pa.Table:
-    """Rows in memory of their own: a few sums that are views would hold whatever their slice was computed with."""
-    return rows.take(pa.array(np.arange(rows.num_rows)))
-
-
-def _combine_sums(parts: Sequence[dict[str, pa.Table]]) -> dict[str, pa.Table]:
-    """The sums of all slices, by the table that they are for."""
-    return {name: pa.concat_tables([part[name] for part in parts]) for name in (parts[0] if parts else ())}

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import polars as pl
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,15 +57,16 @@ class Sliced:
 
     def __init__(self, cuts: tuple[int, ...]) -> None:
         self._bounds = [0, *sorted(set(cuts)), END]
-        self.measure = self._measure
+        self.measure_by = self._measure
 
-    def _measure(self, spans: Frame, steps: Frame, collectives: Frame) -> Frame:
-        waits = cut_plan(find_waits(spans, collectives))
+    def _measure(self, bench: Bench, spans: Frame, steps: Frame, collectives: Frame) -> Frame:
+        waits, rows = cut_plan(find_waits(spans, collectives)), bench.rows(steps)
         charges = [
-            time_breakdown.charge_parts(spans, steps, waits, low, high)
+            time_breakdown.charge_parts(bench.rows(time_breakdown.select_work(spans, waits)), rows, low, high)
             for low, high in itertools.pairwise(self._bounds)
         ]
-        return time_breakdown.measure(cut_plan(nw.concat(charges)), steps, spans.filter(nw.col("is_gpu")))
+        charged = bench.wrap(pa.concat_tables(charges))
+        return time_breakdown.measure(charged, steps, spans.filter(nw.col("is_gpu")))
 
 
 # One object for all tests that cut nothing: Spark plans once for it.
@@ -138,6 +140,13 @@ def test_orphan_time_is_told_beside_the_parts(engine: Bench) -> None:
     found = break_down(engine, running, [step(0, 1, 101)])
     assert parts(found) == {"compute": 50, "idle": 50}
     assert found["orphan_ns"].to_list() == [20]
+
+
+def test_what_is_no_work_is_in_no_part_and_told_where_it_is_an_orphan(engine: Bench) -> None:
+    running = [span("annotation", 10, 40, is_gpu=True, is_orphan=True), span("compute", 50, 60)]
+    found = break_down(engine, running, [step(0, 1, 101)])
+    assert parts(found) == {"compute": 10, "idle": 90}
+    assert found["orphan_ns"].to_list() == [30]
 
 
 # -- waiting for a peer ----------------------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import narwhals as nw
 import polars as pl
@@ -58,6 +59,14 @@ class Answer(Protocol):
     measure: Callable[..., Frame]
 
 
+@runtime_checkable
+class AnswerByEngine(Protocol):
+    """A module of gold that takes rows from an engine on the way, and gives it rows back."""
+
+    TABLE: Table
+    measure_by: Callable[..., Frame]
+
+
 class InSlices:
     """A module of gold as it is used: a part of the answer slice of time by slice, the rest of the whole."""
 
@@ -71,7 +80,7 @@ class InSlices:
         )
 
 
-def measure_rows(bench: Bench, answer: Answer, **rows: Rows) -> pl.DataFrame:
+def measure_rows(bench: Bench, answer: Answer | AnswerByEngine, **rows: Rows) -> pl.DataFrame:
     """What a module of gold makes of rows of silver, named as its arguments are, in the order of its key."""
     result = {name: _fill_rows(TABLES[name], literal) for name, literal in rows.items()}
     if isinstance(bench, BatchedSpark):
@@ -82,9 +91,10 @@ def measure_rows(bench: Bench, answer: Answer, **rows: Rows) -> pl.DataFrame:
     return _measure(bench, answer, result)
 
 
-def _measure(bench: Bench, answer: Answer, rows: dict[str, Rows]) -> pl.DataFrame:
+def _measure(bench: Bench, answer: Answer | AnswerByEngine, rows: dict[str, Rows]) -> pl.DataFrame:
     frames = {name: bench.wrap(rows_of(TABLES[name], literal)) for name, literal in rows.items()}
-    return sort_rows(answer.TABLE, run_plan(bench, answer.measure(**frames), answer.TABLE))
+    measure = partial(answer.measure_by, bench) if isinstance(answer, AnswerByEngine) else answer.measure
+    return sort_rows(answer.TABLE, run_plan(bench, measure(**frames), answer.TABLE))
 
 
 Cases = dict[int, list[dict[str, Rows]]]
@@ -119,7 +129,7 @@ class BatchedSpark(SparkEngine):
         self._cases = cases
         self._answers: dict[int, pl.DataFrame] = {}
 
-    def answer(self, answer: Answer, rows: dict[str, Rows]) -> pl.DataFrame:
+    def answer(self, answer: Answer | AnswerByEngine, rows: dict[str, Rows]) -> pl.DataFrame:
         """What Spark makes of the rows of one test, under the run that the test names."""
         cases = self._cases.get(id(answer), [])
         if rows not in cases or any(row["run_id"] != RUN for literal in rows.values() for row in literal):
@@ -131,7 +141,7 @@ class BatchedSpark(SparkEngine):
         return own.with_columns(pl.col("rank") - place * _find_distance(answer)) if "rank" in own.columns else own
 
 
-def _find_distance(answer: Answer) -> int:
+def _find_distance(answer: Answer | AnswerByEngine) -> int:
     """How far apart the ranks of two cases are: an answer that is asked of one run may look at ranks alone."""
     return APART if getattr(answer, "is_of_one_run", False) else 0
 
