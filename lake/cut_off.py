@@ -1,7 +1,8 @@
 """Requests to an object store that were cut off: nobody knows whether the store did what was asked, so look and repeat.
 
-A store's client repeats by itself what it can repeat blindly. What it cannot is a conditional put: the entry of a
-commit, the claim of a landing. Each is repeated here by whoever can tell its own from another's.
+A store's client repeats by itself what it can repeat blindly. What it cannot is a conditional put, such as the entry of
+a commit or the claim of a landing, which is repeated here by whoever can tell its own from another's; and a delete,
+which S3 takes as a POST.
 """
 
 from __future__ import annotations
@@ -63,3 +64,21 @@ def put_new(store: ObjectStore, path: str, data: bytes) -> None:
             raise
 
     repeat_cut_off(put)
+
+
+def delete_object(store: ObjectStore, path: str) -> None:
+    """Delete an object; one that is not there is an error, unless a delete of ours that was cut off may be why."""
+    was_cut_off = False
+
+    def delete() -> None:
+        nonlocal was_cut_off
+        try:
+            obstore.delete(store, path)
+        except FileNotFoundError:
+            if not was_cut_off:
+                raise
+        except BaseError:
+            was_cut_off = True
+            raise
+
+    repeat_cut_off(delete)

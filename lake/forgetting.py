@@ -13,7 +13,7 @@ import polars as pl
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from lake import commits
-from lake.cut_off import repeat_cut_off
+from lake.cut_off import delete_object, repeat_cut_off
 from lake.durability import Disk
 from lake.landing_notes import remove_note
 from lake.locations import report_unreachable
@@ -134,7 +134,7 @@ def set_pending(place: Location, run_ids: Collection[str]) -> None:
         if run_ids:
             obstore.put(store, _PENDING, json.dumps(sorted(run_ids)).encode())
         elif list_pending(place):
-            repeat_cut_off(partial(obstore.delete, store, _PENDING))
+            delete_object(store, _PENDING)
 
 
 def _open(root: Location) -> DeltaTable:

@@ -15,6 +15,7 @@ import obstore
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from lake.cut_off import delete_object
 from lake.identity import slug
 from lake.locations import make_private, report_unreachable
 from lake.private_files import write_private
@@ -77,7 +78,7 @@ def remove_note(place: Location, run_id: str) -> None:
         if place.is_local:
             _path(place, run_id).unlink(missing_ok=True)
         else:
-            obstore.delete(place.store, _key(run_id))
+            delete_object(place.store, _key(run_id))
 
 
 def _key(run_id: str) -> str:

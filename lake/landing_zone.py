@@ -14,7 +14,7 @@ from uuid import uuid4
 import obstore
 from obstore.exceptions import AlreadyExistsError
 
-from lake.cut_off import put_new, repeat_cut_off
+from lake.cut_off import delete_object, put_new, repeat_cut_off
 from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST, OPEN, is_slug, slug
 from lake.landed_files import LandedFile, open_landed
@@ -293,7 +293,7 @@ class LandingZone:
                 repeat_cut_off(partial(_put_file, store, run_id, name, source, recipient))
             obstore.put(store, f"{run_id}/{MANIFEST}", seal_manifest(manifest, run_id, recipient))
         finally:
-            repeat_cut_off(partial(obstore.delete, store, claim))
+            delete_object(store, claim)
 
 
 class _ListedZone(LandingZone):
@@ -356,7 +356,7 @@ def _put_file(store: ObjectStore, run_id: str, name: str, source: SourceFile, re
 def _remove_objects(place: Location, run_id: str) -> tuple[int, int]:
     found = [item for batch in obstore.list(place.store, f"{run_id}/") for item in batch]
     for item in sorted(found, key=lambda item: not item["path"].endswith(f"/{MANIFEST}")):
-        repeat_cut_off(partial(obstore.delete, place.store, item["path"]))
+        delete_object(place.store, item["path"])
     return len(found), sum(item["size"] for item in found)
 
 

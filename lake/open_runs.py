@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import obstore
 from obstore.exceptions import AlreadyExistsError
 
+from lake.cut_off import delete_object, put_new
 from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST, OPEN, slug
 from lake.landing_copies import copying
@@ -87,7 +89,7 @@ def close_run(zone: LandingZone, run_id: str) -> None:
             (directory / OPEN).unlink()
             _sync(directory)
         else:
-            obstore.delete(zone.place.store, _name_marker(run_id))
+            delete_object(zone.place.store, _name_marker(run_id))
 
 
 def require_open(zone: LandingZone, run_id: str) -> None:
@@ -110,11 +112,11 @@ def check_names(names: Mapping[str, object]) -> None:
 def _open_remotely(zone: LandingZone, run_id: str, manifest: str) -> None:
     store = zone.place.store
     try:
-        obstore.put(store, _name_marker(run_id), b"", mode="create")  # the store decides who is first
+        put_new(store, _name_marker(run_id), uuid4().bytes)  # the store decides who is first
     except AlreadyExistsError:
         raise describe_taken(run_id) from None
     if [item for batch in obstore.list(store, f"{run_id}/") for item in batch if item["path"] != _name_marker(run_id)]:
-        obstore.delete(store, _name_marker(run_id))
+        delete_object(store, _name_marker(run_id))
         raise describe_taken(run_id)
     obstore.put(store, f"{run_id}/{MANIFEST}", manifest.encode())
 

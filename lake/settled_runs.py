@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lake.cut_off import delete_object
 from lake.datafiles import compare_sizes, run_of
 from lake.errors import LakeError
 from lake.locations import make_private, report_unreachable
@@ -172,7 +173,7 @@ def remove_memory(place: Location) -> None:
         if place.is_local:
             (place.directory / _FILE).unlink()
         else:
-            obstore.delete(place.store, _FILE)
+            delete_object(place.store, _FILE)
 
 
 def _read_file(place: Location) -> bytes | None:

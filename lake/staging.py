@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
-from lake.cut_off import repeat_cut_off
+from lake.cut_off import delete_object, repeat_cut_off
 from lake.digest import ContentDigest, digest_file
 from lake.errors import ContractBroken
 from lake.identity import slug
@@ -314,7 +314,7 @@ class Stage:
 
             # Each by itself: a rename that was cut off in between could not be repeated.
             repeat_cut_off(partial(obstore.copy, root.store, unit.spooled, unit.path))
-            repeat_cut_off(partial(obstore.delete, root.store, unit.spooled))
+            delete_object(root.store, unit.spooled)
         else:
             import obstore
 

@@ -4,6 +4,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
+import obstore
 import pytest
 
 from assets.build.bronze import materialise
@@ -11,9 +12,11 @@ from assets.build.catalogue import TABLES
 from benchmarks.object_store import S3, StoreProxy
 from benchmarks.standalone import free_port
 from bronze.limits import Limits
-from lake.errors import LakeError, SourceUnavailable
+from lake.errors import EvidenceRejected, LakeError, SourceUnavailable
+from lake.landing_notes import remove_note
 from lake.landing_zone import LandingZone
 from lake.locations import Location
+from lake.open_runs import close_run, open_run
 from lake.store import Lake
 from tests.support.object_stores import EMULATOR
 from tests.support.sample_tables import FIRST, READINGS, digests, readings
@@ -150,3 +153,26 @@ def test_credentials_that_expire_after_any_number_of_requests_are_named_and_leav
     assert len(faults) > 3
     assert not faults[0]
     assert found == wanted
+
+
+# -- requests that are cut off -------------------------------------------------------------------------------------
+
+
+def test_an_open_run_whose_requests_are_cut_off_is_opened_closed_and_removed(gate: StoreProxy, bucket: str) -> None:
+    """Before the store or after it has done what was asked: a client repeats neither a conditional put nor a delete."""
+    options = gate.options
+    lake, zone = Location.of(f"{bucket}/lake", options), LandingZone(Location.of(f"{bucket}/landing", options))
+    gate.faults, gate.fails = ("reset", "reset after"), 0.4
+    for number in range(4):
+        run_id = f"run-{number}"
+        open_run(zone, run_id, {}, MANIFEST)
+        obstore.put(lake.store, f"_staging/landings/{run_id}.note", b"a note")
+        close_run(zone, run_id)
+        assert not zone.is_open(run_id)
+        remove_note(lake, run_id)
+        with pytest.raises(EvidenceRejected):  # it is there, and complete
+            open_run(zone, run_id, {}, MANIFEST)
+        zone.remove(run_id)
+    gate.fails = 0.0
+    assert set(gate.injected) == {"reset", "reset after"}
+    assert [item["path"] for place in (lake, zone.place) for batch in obstore.list(place.store) for item in batch] == []

@@ -212,18 +212,16 @@ def test_keys_are_rotated_in_the_store(sites: Sites) -> None:
     assert "every partition is sealed with the active key" in sites.far.ask("keys", "rotate").lower()
 
 
-if is_soak():
-
-    def test_maintenance_forgetting_and_reports_work_in_the_store(sites: Sites, tmp_path: Path) -> None:
-        far, before = sites.far, sites.far.state
-        far.ask("report", "--out", str(tmp_path / "far.html"))
-        assert (tmp_path / "far.html").stat().st_size > 100_000
-        with open_instance(far.chosen.home) as records:
-            job = build_definitions(far.chosen).resolve_job_def("maintenance")
-            assert job.execute_in_process(instance=records, raise_on_error=True).success
-        far.ask("forget", "calm-tee", "--yes")
-        after = far.state
-        assert "calm-tee" not in {run_id for _, run_id in after}
-        own = {key for key in before if key[1] == "calm-off" and key[0].startswith("bronze.")}
-        assert {key: after[key] for key in own} == {key: before[key] for key in own}
-        assert "0 damaged" in far.ask("verify")
+def test_maintenance_forgetting_and_reports_work_in_the_store(sites: Sites, tmp_path: Path) -> None:
+    far, before = sites.far, sites.far.state
+    far.ask("report", "--out", str(tmp_path / "far.html"))
+    assert (tmp_path / "far.html").stat().st_size > 100_000
+    with open_instance(far.chosen.home) as records:
+        job = build_definitions(far.chosen).resolve_job_def("maintenance")
+        assert job.execute_in_process(instance=records, raise_on_error=True).success
+    far.ask("forget", "calm-tee", "--yes")
+    after = far.state
+    assert "calm-tee" not in {run_id for _, run_id in after}
+    own = {key for key in before if key[1] == "calm-off" and key[0].startswith("bronze.")}
+    assert {key: after[key] for key in own} == {key: before[key] for key in own}
+    assert "0 damaged" in far.ask("verify")
