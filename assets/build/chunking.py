@@ -67,6 +67,13 @@ def plan_chunks(events_by_rank: dict[int, int], most: int) -> Iterator[Chunk]:
         yield Chunk(tuple(group))
 
 
+def select_slice(spans: Frame, low_ns: int, high_ns: int) -> Frame:
+    """The spans that reach into a slice of time, their launches counted in, as `assign_slices` shares them out."""
+    launched = nw.coalesce("launch_ts_ns", "ts_ns")
+    end = nw.col("ts_ns") + nw.col("duration_ns")
+    return spans.filter(nw.min_horizontal("ts_ns", launched) < high_ns, nw.max_horizontal(end, launched) >= low_ns)
+
+
 def assign_slices(
     batch: pa.RecordBatch, bounds: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:

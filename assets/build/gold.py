@@ -14,7 +14,7 @@ import pyarrow as pa
 from assets.build import chunking
 from assets.build.catalogue import TABLES as CATALOGUE
 from assets.build.catalogue import find_transform, select
-from assets.build.chunking import assign_slices, plan_chunks
+from assets.build.chunking import assign_slices, plan_chunks, select_slice
 from assets.build.freshness import Look, fingerprint_run
 from assets.build.slice_sums import SPAN_COLUMNS, SliceSums, combine_sums, select_sliced
 from assets.build.table_tasks import hand_out
@@ -272,13 +272,11 @@ class GoldBuild:
     def sums_of(self, one: Slice, summed: Sequence[str]) -> dict[str, pa.Table]:
         """What is added up over slices, by the table that it is for."""
         ranks, low, high = one
-        started = nw.coalesce("launch_ts_ns", "ts_ns")
-        reaching = self._spanned.filter(
-            nw.col("rank").is_in(ranks),
-            nw.min_horizontal("ts_ns", started) < high,
-            nw.max_horizontal(nw.col("ts_ns") + nw.col("duration_ns"), started) >= low,
-        )
+        reaching = select_slice(self._spanned.filter(nw.col("rank").is_in(ranks)), low, high)
         rows = module_time.drop_labels(self._engine.rows(reaching.select(*SPAN_COLUMNS)))
+        return self._add_up(rows, low, high, summed)
+
+    def _add_up(self, rows: pa.Table, low: int, high: int, summed: Sequence[str]) -> dict[str, pa.Table]:
         return SliceSums(self._engine, rows, (low, high), self._steps, self.known).add_up(summed)
 
     def _sums_of_all(self, slices: list[Slice], summed: Sequence[str]) -> Iterator[dict[str, pa.Table]]:
@@ -291,7 +289,7 @@ class GoldBuild:
         with self._lake.stage(trace_summary.TABLE, self._run_id) as stage:
             shares = self._share_out(rank, bounds, SPAN_COLUMNS, stage.spool)
             for (_, low, high), rows in zip(slices, shares, strict=True):
-                yield SliceSums(self._engine, rows, (low, high), self._steps, self.known).add_up(summed)
+                yield self._add_up(rows, low, high, summed)
 
     def _share_out(
         self, rank: int, bounds: npt.NDArray[np.int64], columns: Sequence[str], spool: Path
