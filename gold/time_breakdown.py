@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from lake.frames import Frame, Moment
+    from lake.frames import Frame
 
     Numbers = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
@@ -147,7 +147,7 @@ def _charge_rank(work: pa.Table, lows: Numbers, highs: Numbers) -> Iterator[tupl
     yield "orphan_ns", sum_running(read_flags(work, "is_orphan"))
 
 
-def cut_parts(spans: Frame, waits: Frame, low_ns: Moment, high_ns: Moment) -> Frame:
+def cut_parts(spans: Frame, waits: Frame, low_ns: int, high_ns: int) -> Frame:
     """The same within a slice of time as intervals: each rank's moments, and the part that they are charged to."""
     working = clip_to_slice(split_waits(spans, waits), low_ns, high_ns).filter(~nw.col("_class").is_null())
     swept = cut_segments(merge_intervals(working)).filter(nw.col("_length_ns") > 0)
