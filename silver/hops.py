@@ -67,8 +67,14 @@ def doubt_seals(found: Frame) -> Frame:
     seals, zero = nw.col("_unsized_seals").fill_null(0), nw.lit(0).cast(_INT)
     one = zero + 1
     most = nw.col("_chains") * POLICY.most_seal_bytes_per_ns
-    message = divide_down(nw.coalesce(nw.col("payload_bytes"), zero), nw.max_horizontal(nw.col("message_count"), one))
-    taken = divide_down(nw.col("_unsized_ns").fill_null(0), nw.max_horizontal(seals, one))
-    belied = nw.when((seals > 0) & (divide_down(message, most) > taken)).then(seals).otherwise(zero)
+    # Columns of their own: one division within another, written out, is longer than the rest of the tier's plans.
+    found = found.with_columns(
+        _message_bytes=divide_down(
+            nw.col("payload_bytes").fill_null(0), nw.max_horizontal(nw.col("message_count"), one)
+        ),
+        _mean_seal_ns=divide_down(nw.col("_unsized_ns").fill_null(0), nw.max_horizontal(seals, one)),
+    )
+    is_too_fast = divide_down(nw.col("_message_bytes"), most) > nw.col("_mean_seal_ns")
+    belied = nw.when((seals > 0) & is_too_fast).then(seals).otherwise(zero)
     found = found.with_columns(_contradicted=nw.col("_swift").fill_null(0) + belied)
     return found.with_columns(_sealed=nw.col("_sealed") - nw.col("_contradicted"))

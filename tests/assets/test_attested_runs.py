@@ -12,6 +12,7 @@ from gold import attested_runs
 from lake.attestation_keys import load_keys
 from lake.engines import engine
 from silver import attestations
+from tests.support.campaigns import pick_engines
 from tests.support.good_tokens import DEVICE, bundle, log, manifest
 from tests.support.tokens import Signer
 
@@ -36,7 +37,7 @@ def verdict(lake: Lake, land_files: LandFiles, signer: Signer, name: str, **clai
     return dict(row)
 
 
-@pytest.mark.parametrize("name", ["polars", "duckdb"])
+@pytest.mark.parametrize("name", pick_engines())
 def test_claim_device_and_attestation_that_agree_are_one_sentence(lake: Lake, land_files: LandFiles, name: str) -> None:
     row = verdict(lake, land_files, GIVEN, name)
     assert row["verdict"] == (

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assets.build import chunking, gold, silver
-from lake.engines import LOCAL_ENGINES, engine
+from lake.engines import engine
+from tests.support.campaigns import pick_engines
 
 if TYPE_CHECKING:
     from lake.store import Lake
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 TRACE = Path(__file__).parents[2] / "samples" / "resnet50-sealed-w2" / "resnet50-sealed-w2-r0.json.gz"
 
 
-@pytest.mark.parametrize("name", LOCAL_ENGINES)
+@pytest.mark.parametrize("name", pick_engines())
 def test_a_rank_in_slices_gives_what_it_gives_as_a_whole(
     lake: Lake, land_files: LandFiles, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

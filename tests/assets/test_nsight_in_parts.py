@@ -7,6 +7,7 @@ import pytest
 from assets.build import silver
 from lake.engines import engine
 from silver import rule_counts, spans
+from tests.support.campaigns import pick_engines
 
 if TYPE_CHECKING:
     from lake.store import Lake
@@ -23,7 +24,7 @@ def reports(count: int) -> dict[str, bytes]:
     return {"app_cuda_api_trace.csv": (CALLS + calls).encode(), "app_cuda_gpu_trace.csv": (WORK + work).encode()}
 
 
-@pytest.mark.parametrize("name", ["polars", "duckdb"])
+@pytest.mark.parametrize("name", pick_engines())
 def test_a_recording_shared_out_in_parts_gives_the_same_spans(
     lake: Lake, land_files: LandFiles, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from gold import pairs, step_overhead, throughput_overhead
 from lake.engines import engine
 from pipelines.cli.verdicts import format_verdicts
 from tests.support.build_runs import build_comparisons
+from tests.support.campaigns import pick_engines
 
 if TYPE_CHECKING:
     from lake.store import Lake
@@ -48,7 +49,7 @@ def test_a_file_whose_rows_are_all_lost_breaks_a_promise(
     assert broken.samples[0]["found_count"] == (0 if name == "bronze.training_log" else 1)
 
 
-@pytest.mark.parametrize("name", ["polars", "duckdb"])
+@pytest.mark.parametrize("name", pick_engines())
 def test_a_log_and_a_query_give_an_overhead_and_say_what_is_unobservable(
     lake: Lake, land_files: LandFiles, name: str
 ) -> None:

@@ -24,7 +24,7 @@ from lake.keyring import KeyringFile
 from lake.locations import Location
 from lake.store import Lake
 from silver import crossings, rule_counts, runs, spans, steps
-from tests.support.campaigns import pick_size
+from tests.support.campaigns import pick_engines, pick_size
 from tests.support.sample_tables import digests, files_under
 from tests.support.up_to_date import find_landed, find_made
 
@@ -87,7 +87,7 @@ def test_silver_is_stale_until_it_is_made_and_fresh_while_bronze_is_untouched(la
     assert find_made(land_files.lake, [RUN, "another"], silver.TABLES) == {RUN}
 
 
-@pytest.mark.parametrize("engine", engines.LOCAL_ENGINES)
+@pytest.mark.parametrize("engine", pick_engines())
 def test_conforming_again_what_is_fresh_writes_nothing_at_all(land_files: LandFiles, engine: str) -> None:
     land_files(FILES)
     conform(land_files)

@@ -16,6 +16,7 @@ from assets.build import gold, silver
 from bronze import formats, land
 from lake.engines import engine
 from tests.support.build_runs import build_comparisons
+from tests.support.campaigns import pick_engines
 from tests.support.recording_statements import envelop
 from tests.support.tokens import Signer
 from tests.support.traces import GOOD
@@ -137,7 +138,7 @@ def test_only_a_name_that_says_so_gives_a_record_file_a_rank(land_files: LandFil
     assert landed.files.select("rank", "rank_source").rows() == [(None, None), (3, "file_name")]
 
 
-@pytest.mark.parametrize("name", ["polars", "duckdb"])
+@pytest.mark.parametrize("name", pick_engines())
 def test_a_run_without_any_trace_goes_through_silver_and_gold(
     land_files: LandFiles, everything: dict[str, tuple[bytes, int]], name: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Gold made of literal rows: on Spark all cases of a table at once, because Spark takes seconds to plan a query."""
+"""Gold made of literal rows: all cases of a table at once, but for Polars, since planning takes others seconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lake.engines import engine as lake_engine
-from tests.support.gold_rows import BatchedSpark, record_cases
+from lake.spark import SparkEngine
+from tests.support.gold_rows import Batched, record_cases
 
 if TYPE_CHECKING:
     from tests.support.silver_rows import Bench
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", params=["polars", "duckdb", "spark"])
 def engine(request: pytest.FixtureRequest) -> Bench:
-    """Each engine in turn; Spark answers from one query per table over the rows of all tests."""
+    """Each engine in turn; all but Polars answer from one query per table over the rows of all tests."""
+    if request.param == "polars":
+        return lake_engine("polars")
+    own = [item for item in request.session.items if item.path.parent == Path(__file__).parent]
+    cases = record_cases(own, request.param)
     if request.param == "spark":
-        own = [item for item in request.session.items if item.path.parent == Path(__file__).parent]
-        return BatchedSpark(request.getfixturevalue("spark"), record_cases(own))
-    return lake_engine(request.param)
+        return Batched(SparkEngine(request.getfixturevalue("spark")), cases)
+    return Batched(lake_engine(request.param), cases)

@@ -56,40 +56,40 @@ def split_idle(
     return {(row["rank"], row["stream"]): row for row in found}
 
 
-def test_a_gap_that_began_before_the_launch_is_the_hosts(engine: Bench) -> None:
-    row = split_idle(engine, [(10, 10, 5, 7), (120, 10, 21, 7)])[0, "7"]
+def test_a_gap_that_began_before_the_launch_is_the_hosts() -> None:
+    row = split_idle(POLARS, [(10, 10, 5, 7), (120, 10, 21, 7)])[0, "7"]
     assert [row[name] for name in PARTS] == [100, 100, 0, 0]
     assert (row["total_ns"], row["busy_ns"], row["host_wait_count"], row["longest_ns"]) == (120, 20, 1, 100)
 
 
-def test_a_launch_at_the_very_end_of_the_work_before_was_in_time(engine: Bench) -> None:
-    row = split_idle(engine, [(10, 10, 5, 7), (120, 10, 20, 7)])[0, "7"]
+def test_a_launch_at_the_very_end_of_the_work_before_was_in_time() -> None:
+    row = split_idle(POLARS, [(10, 10, 5, 7), (120, 10, 20, 7)])[0, "7"]
     assert [row[name] for name in PARTS] == [100, 0, 100, 0]
 
 
-def test_a_gap_of_the_delay_itself_is_no_kernel_wait(engine: Bench) -> None:
+def test_a_gap_of_the_delay_itself_is_no_kernel_wait() -> None:
     short, long = (
-        split_idle(engine, [(10, 10, 5, 7), (20 + gap, 1, 6, 7)])[0, "7"]
+        split_idle(POLARS, [(10, 10, 5, 7), (20 + gap, 1, 6, 7)])[0, "7"]
         for gap in (CONSECUTIVE_NS - 1, CONSECUTIVE_NS)
     )
     assert (short["kernel_wait_ns"], short["other_ns"]) == (CONSECUTIVE_NS - 1, 0)
     assert (long["kernel_wait_ns"], long["other_ns"], long["other_count"]) == (0, CONSECUTIVE_NS, 1)
 
 
-def test_the_gpu_is_idle_while_none_of_its_streams_works(engine: Bench) -> None:
-    found = split_idle(engine, [(10, 10, 5, 7), (15, 20, 6, 9), (60, 5, 50, 7)])
+def test_the_gpu_is_idle_while_none_of_its_streams_works() -> None:
+    found = split_idle(POLARS, [(10, 10, 5, 7), (15, 20, 6, 9), (60, 5, 50, 7)])
     assert {key: row["idle_ns"] for key, row in found.items()} == {(0, "7"): 40, (0, "9"): 0, (0, "all"): 25}
     assert found[0, "all"]["host_wait_ns"] == 25
 
 
-def test_work_without_a_launch_waited_for_nobody_and_is_counted(engine: Bench) -> None:
-    row = split_idle(engine, [(10, 10, 5, 7), (40_120, 10, None, 7)])[0, "7"]
+def test_work_without_a_launch_waited_for_nobody_and_is_counted() -> None:
+    row = split_idle(POLARS, [(10, 10, 5, 7), (40_120, 10, None, 7)])[0, "7"]
     assert (row["host_wait_ns"], row["other_ns"], row["orphans_count"]) == (0, 40_100, 1)
     assert row["reason"] == "some work has no recorded launch: a gap before it may have been waiting for the host"
 
 
-def test_work_on_no_stream_is_of_the_gpu_alone(engine: Bench) -> None:
-    assert set(split_idle(engine, [(10, 10, 5, None)])) == {(0, "all")}
+def test_work_on_no_stream_is_of_the_gpu_alone() -> None:
+    assert set(split_idle(POLARS, [(10, 10, 5, None)])) == {(0, "all")}
 
 
 def test_a_rank_without_gpu_rows_has_no_number_and_a_reason(engine: Bench) -> None:

@@ -93,9 +93,9 @@ def test_a_module_has_its_own_time_its_cuda_calls_and_the_work_that_it_launched(
     assert [found[name]["ordinal"] for name in ("Sequential_0", "Linear_0", "none")] == [0, 1, None]
 
 
-def test_own_modules_are_numbered_by_their_first_calls_and_point_at_their_sealed_names(engine: Bench) -> None:
+def test_own_modules_are_numbered_by_their_first_calls_and_point_at_their_sealed_names() -> None:
     found = sum_modules(
-        engine, *(module("Router", 100, 50), module("Expert", 110, 10), module("Expert", 130, 10)), cuts=(115, 132)
+        POLARS, *(module("Router", 100, 50), module("Expert", 110, 10), module("Expert", 130, 10)), cuts=(115, 132)
     )
     assert {name: (row["module_class"], row["ordinal"], row["source_sha256"]) for name, row in found.items()} == {
         "own_1": ("own", 0, "s"),

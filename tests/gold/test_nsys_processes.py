@@ -11,6 +11,7 @@ from assets.build import chunking, gold, silver
 from gold import trace_summary
 from lake.engines import engine as open_engine
 from silver import clock_offsets, nsys_ranks, spans
+from tests.support.campaigns import pick_engines
 from tests.support.nsys_exports import SESSION_NS, Export, eight_processes, tell_truth
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def test_processes_of_one_host_have_one_clock(lake: Lake, land_files: LandFiles,
 
 @pytest.mark.parametrize(
     ("engine", "chunk_events"),
-    [("polars", chunking.CHUNK_EVENTS), ("polars", 25), ("duckdb", chunking.CHUNK_EVENTS)],
+    [("polars", 25), *((engine, chunking.CHUNK_EVENTS) for engine in pick_engines())],
 )
 def test_eight_processes_with_colliding_ids_and_graphs_are_told_exactly(
     lake: Lake,

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -32,7 +31,7 @@ class Costs:
 
 def _measure_costs(spans: Frame, steps: Frame) -> Frame:
     first = operation_costs.find_first_calls(spans)
-    slices = pairwise(InSlices.BOUNDS)
+    slices = InSlices.slice_time(spans)
     counted = [operation_costs.count_operations(spans, steps, first, low, high) for low, high in slices]
     return operation_costs.measure(nw.concat(counted), steps, first)
 

@@ -52,15 +52,15 @@ def count_waiting(bench: Bench, *work: Work, cuts: tuple[int, ...] = (), **field
     return {row["stream"]: row for row in found}
 
 
-def test_work_waits_from_its_launch_to_its_start(engine: Bench) -> None:
-    row = count_waiting(engine, (10, 20, 7), (12, 30, 7), (14, 40, 7))["7"]
+def test_work_waits_from_its_launch_to_its_start() -> None:
+    row = count_waiting(POLARS, (10, 20, 7), (12, 30, 7), (14, 40, 7))["7"]
     assert (row["queued_count"], row["total_ns"], row["queued_ns"], row["mean_length"]) == (3, 30, 54, 1.8)
     assert (row["peak_length"], row["peak_ts_ns"], row["p50_length"], row["p99_length"]) == (3, 14, 2, 3)
     assert (row["empty_fraction"], row["evidence"], row["reason"]) == (0.0, "measured", None)
 
 
-def test_a_launch_at_the_moment_of_a_start_makes_no_peak(engine: Bench) -> None:
-    row = count_waiting(engine, (10, 20, 7), (20, 30, 7))["7"]
+def test_a_launch_at_the_moment_of_a_start_makes_no_peak() -> None:
+    row = count_waiting(POLARS, (10, 20, 7), (20, 30, 7))["7"]
     assert (row["peak_length"], row["peak_ts_ns"]) == (1, 10)
 
 
@@ -70,8 +70,8 @@ def test_streams_queue_apart_and_the_gpu_queues_all(engine: Bench) -> None:
     assert found["all"]["empty_fraction"] == 0.4
 
 
-def test_work_without_a_launch_or_begun_before_it_never_waited(engine: Bench) -> None:
-    row = count_waiting(engine, (10, 20, 7), (None, 15, 7), (18, 17, 7))["7"]
+def test_work_without_a_launch_or_begun_before_it_never_waited() -> None:
+    row = count_waiting(POLARS, (10, 20, 7), (None, 15, 7), (18, 17, 7))["7"]
     assert (row["queued_count"], row["unqueued_count"], row["queued_ns"]) == (1, 2, 10)
     assert row["reason"] == "some work has no recorded launch, or began before it: it is in no length"
 

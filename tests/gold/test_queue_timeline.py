@@ -50,8 +50,8 @@ def follow_queues(bench: Bench, *work: Work, cuts: tuple[int, ...] = (), is_gpu:
     return sorted(found, key=lambda row: (row["device_id"], row["period_number"]))
 
 
-def test_work_waits_in_the_slices_between_its_launch_and_its_start(engine: Bench) -> None:
-    first, second, third, last = follow_queues(engine, (1000, 1100, 0), (1005, 1250, 0))
+def test_work_waits_in_the_slices_between_its_launch_and_its_start() -> None:
+    first, second, third, last = follow_queues(POLARS, (1000, 1100, 0), (1005, 1250, 0))
     # 250 ns in slices of 3; a row reaches to the next slice with a launch or a start.
     assert (first["period_number"], first["ts_ns"], first["duration_ns"]) == (1, 1000, 3)
     assert (first["launched_count"], first["waiting_count"], first["queued_ns"], first["mean_length"]) == (1, 1, 3, 1.0)
@@ -81,8 +81,8 @@ def test_where_nothing_was_seen_to_wait_there_is_a_reason(engine: Bench) -> None
     )
 
 
-def test_calls_of_the_host_do_not_queue(engine: Bench) -> None:
-    (row,) = follow_queues(engine, (10, 15, 0), is_gpu=False)
+def test_calls_of_the_host_do_not_queue() -> None:
+    (row,) = follow_queues(POLARS, (10, 15, 0), is_gpu=False)
     assert row["evidence"] == "unobservable"
 
 

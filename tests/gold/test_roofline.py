@@ -67,17 +67,17 @@ def test_kernels_are_of_the_operator_whose_thread_launched_them_within_it(engine
     assert row["reason"].startswith("no work that it launched on a GPU was recorded; the profiler recorded no shapes")
 
 
-def test_of_operators_within_each_other_the_outer_stands_for_both(engine: Bench) -> None:
+def test_of_operators_within_each_other_the_outer_stands_for_both() -> None:
     rows = (operator(10, 50, "aten::convolution"), operator(20, 10), *launch(25, 500), *launch(40, 300))
-    (row,) = place_operators(engine, *rows)
+    (row,) = place_operators(POLARS, *rows)
     assert (row["operator"], row["operators_count"], row["total_ns"]) == ("aten::convolution", 1, 800)
 
 
-def test_a_rate_is_held_against_the_lower_of_both_roofs(engine: Bench) -> None:
+def test_a_rate_is_held_against_the_lower_of_both_roofs() -> None:
     large, small = "[[4096,4096],[4096,4096]]", "[[1,1024],[1024,1024]]"
     rows = (operator(10, 5), *launch(11, 900_000), operator(20, 5), *launch(21, 2000))
     shapes = [shape(0, large, "c10::Half"), shape(3, small, "c10::Half")]
-    fed, full = place_operators(engine, *rows, shapes=(shapes, "NVIDIA A100-SXM4-40GB"))
+    fed, full = place_operators(POLARS, *rows, shapes=(shapes, "NVIDIA A100-SXM4-40GB"))
     assert (full["operations_count"], full["bound"], full["number_format"]) == (2 * 4096**3, "compute", "fp16")
     assert full["operations_per_second"] == pytest.approx(2 * 4096**3 / 900e-6)
     assert full["roof_operations_per_second"] == A100.peak_flops["fp16"]
@@ -88,15 +88,15 @@ def test_a_rate_is_held_against_the_lower_of_both_roofs(engine: Bench) -> None:
     assert (fed["evidence"], fed["roof_evidence"], fed["is_above_roof"]) == ("measured", "modelled", False)
 
 
-def test_a_kernel_whose_name_says_tf32_is_held_against_that_peak(engine: Bench) -> None:
+def test_a_kernel_whose_name_says_tf32_is_held_against_that_peak() -> None:
     rows = (operator(10, 5), *launch(11, 900_000, kernel="cutlass_80_tensorop_s1688gemm_64x64"))
-    (row,) = place_operators(engine, *rows, shapes=([shape(0, "[[4096,4096],[4096,4096]]")], "NVIDIA A100"))
+    (row,) = place_operators(POLARS, *rows, shapes=([shape(0, "[[4096,4096],[4096,4096]]")], "NVIDIA A100"))
     assert (row["number_format"], row["peak_operations_per_second"]) == ("tf32", A100.peak_flops["tf32"])
 
 
-def test_more_than_the_roof_is_said_not_hidden(engine: Bench) -> None:
+def test_more_than_the_roof_is_said_not_hidden() -> None:
     rows = (operator(10, 5), *launch(11, 1000))
-    (row,) = place_operators(engine, *rows, shapes=([shape(0, "[[4096,4096],[4096,4096]]")], "NVIDIA A100"))
+    (row,) = place_operators(POLARS, *rows, shapes=([shape(0, "[[4096,4096],[4096,4096]]")], "NVIDIA A100"))
     assert (row["is_above_roof"], row["roof_fraction"] > 1) == (True, True)
     assert row["reason"].startswith("more than the roof was reached")
 
@@ -108,10 +108,10 @@ def test_a_gpu_that_nobody_knows_has_no_roof(engine: Bench) -> None:
     assert row["reason"] == "gold/hardware.toml has no peak of the GPU 'Tesla V100-SXM2-32GB'"
 
 
-def test_operators_that_launched_nothing_do_not_count_as_work(engine: Bench) -> None:
+def test_operators_that_launched_nothing_do_not_count_as_work() -> None:
     rows = (operator(10, 5), *launch(11, 1000), operator(20, 5))
     shapes = [shape(0, "[[2,3],[3,4]]"), shape(3, "[[2,3],[3,4]]")]
-    (row,) = place_operators(engine, *rows, shapes=(shapes, "NVIDIA A100"))
+    (row,) = place_operators(POLARS, *rows, shapes=(shapes, "NVIDIA A100"))
     assert (row["operators_count"], row["timed_count"], row["operations_per_second"]) == (2, 1, 48e6)
 
 

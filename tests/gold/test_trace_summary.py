@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.support.silver_rows import Bench
 
 END = 1 << 62
+POLARS = lake_engine("polars")
 # name, category: what the peers look at
 WORK = {
     "gemm": ("gemm_kernel", "kernel"),
@@ -89,15 +90,14 @@ def test_a_rank_without_gpu_rows_has_no_number_and_a_reason(engine: Bench) -> No
     assert (row["evidence"], row["hta_overlap_pct"]) == ("unobservable", None)
 
 
-def test_work_of_no_length_is_seen_and_takes_no_time(engine: Bench) -> None:
-    (row,) = summarise(engine, [("gemm", 10, 0)])
+def test_work_of_no_length_is_seen_and_takes_no_time() -> None:
+    (row,) = summarise(POLARS, [("gemm", 10, 0)])
     assert (row["gpu_events"], row["total_ns"], row["busy_ns"], row["evidence"]) == (1, 0, 0, "measured")
 
 
 GPU_WORK = st.lists(
     st.tuples(st.sampled_from(sorted(WORK)), st.integers(1, 60), st.integers(0, 25)), min_size=1, max_size=25
 )
-POLARS = lake_engine("polars")
 
 
 def list_moments(work: list[tuple[str, int, int]], *names: str) -> set[int]:

@@ -52,7 +52,7 @@ def test_many_runs_are_one_step(deployment: Deployment) -> None:
 def test_what_a_partition_holds_is_told_with_it(deployment: Deployment) -> None:
     deployment.land("off", 100, OFF)
     deployment.land("tee", 120, TEE)
-    result = deployment.launch(["off", "tee"], engine="duckdb")
+    result = deployment.launch(["off", "tee"])
     answer = {
         (event.asset_key.to_user_string(), event.partition): event.step_materialization_data.materialization.metadata
         for event in deployment.events(result, dg.DagsterEventType.ASSET_MATERIALIZATION)
@@ -61,7 +61,7 @@ def test_what_a_partition_holds_is_told_with_it(deployment: Deployment) -> None:
     spans = answer["silver/spans", "tee"]
     assert spans["dagster/partition_row_count"].value == 6
     assert "dagster/row_count" not in spans, "which Dagster shows as the rows of the whole table"
-    assert spans["engine"].value == "duckdb"
+    assert spans["engine"].value == "polars"
     assert spans["is_recomputed"].value is True
     assert {"bytes", "files", "delta_version", "content_sha256", "tier_seconds"} <= spans.keys()
     signer = deployment.chosen.signing.signer if deployment.chosen.signing else None
@@ -71,6 +71,14 @@ def test_what_a_partition_holds_is_told_with_it(deployment: Deployment) -> None:
     assert answer["silver/rule_counts", "tee"]["kept"].value == 6
     assert "1.2" in str(answer["gold/step_overhead", "tee"]["rows_shown"].value)
     assert str(answer["gold/overhead_breakdown", "tee"]["picture"].value).startswith("![")
+
+
+def test_the_engine_that_was_asked_for_is_told(deployment: Deployment) -> None:
+    deployment.land("off")
+    deployment.launch(["off"], only=[table.full_name for table in bronze.TABLES])
+    result = deployment.launch(["off"], only=["silver.memory_events"], engine="duckdb")
+    events = deployment.events(result, dg.DagsterEventType.ASSET_MATERIALIZATION)
+    assert {event.step_materialization_data.materialization.metadata["engine"].value for event in events} == {"duckdb"}
     run = deployment.records.get_run_by_id(result.run_id)
     assert run is not None
     assert run.tags["teetotal/engine"] == "duckdb"

@@ -13,6 +13,17 @@ def is_soak() -> bool:
     return bool(os.environ.get(VARIABLE))
 
 
+def pick_engines() -> tuple[str, ...]:
+    """The engines that a test makes whole tiers with: Polars, in the soak every local one.
+
+    DuckDB takes ten seconds to plan silver, whatever is in it. That engines agree is held table by table in the tests
+    of silver and gold, for all hostile traces at once, and from landing to gold for a recorded pair.
+    """
+    from lake.engines import LOCAL_ENGINES
+
+    return LOCAL_ENGINES if is_soak() else LOCAL_ENGINES[:1]
+
+
 def pick_size(small: int, soak: int) -> int:
     """The size of a campaign: kills, flipped bits, generated examples, events, runs."""
     return soak if is_soak() else small

@@ -6,13 +6,13 @@ from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from unittest import SkipTest
 
 import narwhals as nw
 import polars as pl
 import pytest
 
 from lake.engines import PolarsEngine
-from lake.spark import SparkEngine
 from silver import (
     clock_offsets,
     collectives,
@@ -30,7 +30,7 @@ from tests.support.silver_rows import APART, RUN, rows_of, run_plan, sort_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
 
     from lake.frames import Frame
     from lake.tables import Table
@@ -70,20 +70,27 @@ class AnswerByEngine(Protocol):
 class InSlices:
     """A module of gold as it is used: a part of the answer slice of time by slice, the rest of the whole."""
 
-    # Launches of tests lie on both sides of a cut, and work on another side than its launch.
+    # Launches of tests lie on both sides of a cut, and work on another side than its launch. Where a plan is made
+    # anew for each slice, two of them are enough: what slices make of a row is the same on every engine.
     BOUNDS = (0, 5, 100, 101, 125, 1 << 62)
+    TWO_BOUNDS = (0, 100, 1 << 62)
 
     def __init__(self, table: Table, part: Callable[..., Frame], measure: Callable[..., Frame]) -> None:
         self.TABLE = table
         self.measure = lambda spans: measure(
-            nw.concat([part(spans, low, high) for low, high in pairwise(self.BOUNDS)]), spans
+            nw.concat([part(spans, low, high) for low, high in self.slice_time(spans)]), spans
         )
+
+    @classmethod
+    def slice_time(cls, spans: Frame) -> Iterable[tuple[int, int]]:
+        """The slices that an engine is given."""
+        return pairwise(cls.BOUNDS if nw.dependencies.is_polars_lazyframe(spans.to_native()) else cls.TWO_BOUNDS)
 
 
 def measure_rows(bench: Bench, answer: Answer | AnswerByEngine, **rows: Rows) -> pl.DataFrame:
     """What a module of gold makes of rows of silver, named as its arguments are, in the order of its key."""
     result = {name: _fill_rows(TABLES[name], literal) for name, literal in rows.items()}
-    if isinstance(bench, BatchedSpark):
+    if isinstance(bench, Batched):
         return bench.answer(answer, result)
     if isinstance(bench, Recorder):
         bench.cases.setdefault(id(answer), []).append(result)
@@ -107,13 +114,17 @@ class Recorder:
         self.engine = PolarsEngine()
         self.cases: Cases = {}
 
+    def wrap(self, _: pa.Table) -> Frame:
+        """A test that asks an engine as such is left at once: Hypothesis would try other rows after another error."""
+        raise SkipTest
 
-def record_cases(items: Iterable[pytest.Item]) -> Cases:
-    """The rows that tests of gold will ask Spark about, by the answer that they ask for."""
+
+def record_cases(items: Iterable[pytest.Item], engine: str) -> Cases:
+    """The rows that tests of gold will ask an engine about, by the answer that they ask for."""
     recorder = Recorder()
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if isinstance(item, pytest.Function) and parameters.get("engine") == "spark":
+        if isinstance(item, pytest.Function) and parameters.get("engine") == engine:
             arguments = {name: parameters[name] for name in item.fixturenames if name in parameters}
             # A test that needs more than parameters, or an engine as such, is planned by itself.
             with suppress(Exception):
@@ -121,16 +132,16 @@ def record_cases(items: Iterable[pytest.Item]) -> Cases:
     return recorder.cases
 
 
-class BatchedSpark(SparkEngine):
-    """Spark that answers from one query per answer, over the rows of all tests, each as a run of its own."""
+class Batched:
+    """An engine that answers from one query per answer, over the rows of all tests, each as a run of its own."""
 
-    def __init__(self, session: SparkSession, cases: Cases) -> None:
-        super().__init__(session)
+    def __init__(self, engine: Bench, cases: Cases) -> None:
+        self.name, self.wrap, self.rows = engine.name, engine.wrap, engine.rows
         self._cases = cases
         self._answers: dict[int, pl.DataFrame] = {}
 
     def answer(self, answer: Answer | AnswerByEngine, rows: dict[str, Rows]) -> pl.DataFrame:
-        """What Spark makes of the rows of one test, under the run that the test names."""
+        """What the engine makes of the rows of one test, under the run that the test names."""
         cases = self._cases.get(id(answer), [])
         if rows not in cases or any(row["run_id"] != RUN for literal in rows.values() for row in literal):
             return _measure(self, answer, rows)
