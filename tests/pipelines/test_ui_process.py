@@ -64,7 +64,7 @@ def test_ctrl_c_ends_a_launch_too_and_the_next_command_finds_the_lake_free(tmp_p
         assert failed.dagster_event is not None
         assert failed.dagster_event.step_failure_data.error_source == ErrorSource.INTERRUPT
     # A launch that still held the writer's place would keep this waiting.
-    command = house.start("run", "--no-check")
+    command = house.start("run", "--no-check", "--to", "gold.step_times", RUN)
     said, _ = command.communicate(timeout=240)
     assert command.returncode == 0, said
     assert RUN in said
