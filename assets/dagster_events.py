@@ -14,7 +14,7 @@ from assets.specs import asset_key, code_version, locate_figure
 from bronze import source_files
 from lake.digest import combine
 from report.markdown import escape_markdown, markdown, markdown_image
-from report.pictures import picture
+from report.pictures import draw, figure
 from silver import rule_counts
 
 if TYPE_CHECKING:
@@ -215,13 +215,13 @@ def _make_note(made: TierResult) -> dict[str, Any]:
 
 def _render_preview(table: Table, rows: Any, address: str) -> dict[str, dg.MetadataValue[Any]]:
     """A few rows and a picture, as the UI shows them: by its address at once, in the event on a click."""
-    drawn = picture(table, rows)
+    found = figure(table, rows)
     shown: dict[str, dg.MetadataValue[Any]] = {"rows_shown": dg.MetadataValue.md(markdown(table, rows, _ROWS_SHOWN))}
-    if drawn is None:
+    if found is None or found.is_empty:
         return shown
     at_once = f"![{escape_markdown(table.full_name)}]({address})"
     return {
         "figure": dg.MetadataValue.md(at_once),
-        "picture": dg.MetadataValue.md(markdown_image(drawn, table.grain)),
+        "picture": dg.MetadataValue.md(markdown_image(draw(found), table.grain)),
         **shown,
     }

@@ -27,6 +27,8 @@ class Figure:
     rows: tuple[Row, ...]
     spec: Row
     notes: tuple[str, ...] = ()
+    # It says in words that there is nothing to draw.
+    is_empty: bool = False
 
     @property
     def alt(self) -> str:

@@ -88,7 +88,12 @@ FIGURES: dict[str, Callable[[Sequence[Row]], Figure]] = {
 def picture(table: Table, rows: pa.Table) -> str | None:
     """Draw the rows of a table, in whatever order they come; None where the rows themselves say it best."""
     found = figure(table, rows)
-    return None if found is None else svg(specification(found, is_titled=True))
+    return None if found is None else draw(found)
+
+
+def draw(found: Figure) -> str:
+    """A figure as a still picture."""
+    return svg(specification(found, is_titled=True))
 
 
 def figure(table: Table, rows: pa.Table) -> Figure | None:
@@ -112,4 +117,5 @@ def empty(title: str, text: str) -> Figure:
         "mark": mark,
         "encoding": {"x": {"value": 0}, "text": {"field": "value", "type": "nominal"}},
     }
-    return Figure(title, "there is nothing to draw", ({"label": "nothing", "value": text},), spec)
+    rows = ({"label": "nothing", "value": text},)
+    return Figure(title, "there is nothing to draw", rows, spec, is_empty=True)

@@ -75,6 +75,9 @@ def test_what_a_partition_holds_is_told_with_it(deployment: Deployment) -> None:
     assert answer["silver/rule_counts", "tee"]["kept"].value == 6
     assert "1.2" in str(answer["gold/step_overhead", "tee"]["rows_shown"].value)
     assert str(answer["gold/overhead_breakdown", "tee"]["picture"].value).startswith("![")
+    nothing_to_draw = answer["gold/overhead_breakdown", "off"]
+    assert "rows_shown" in nothing_to_draw
+    assert not {"figure", "picture"} & nothing_to_draw.keys()
 
 
 def test_the_engine_that_was_asked_for_is_told(deployment: Deployment) -> None:
