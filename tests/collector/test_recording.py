@@ -7,8 +7,6 @@ import gzip
 import json
 import os
 import platform
-import subprocess
-import sys
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -25,10 +23,12 @@ from collector.manifest import to_toml
 from collector.node import identify
 from collector.plan import plan_configurations, settings_of
 from collector.recording import Window, record
-from tests.support.ranks import ROOT
+from tests.support.torch_forks import Job
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.support.torch_forks import TorchForks
 
 WINDOW = Window(warmup_steps=1, bare_steps=2, recorded_steps=3)
 # Ways to end before the recording is whole, and what is said of it.
@@ -62,35 +62,23 @@ class Looped:
 
 
 @pytest.fixture(scope="module")
-def finished_loops(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Looped]:
-    """Loops that end in every way, all at once: most of their time is the import of torch."""
-    settings = {**os.environ, "PYTHONPATH": str(ROOT)}
-    started = {}
-    for ending in ("well", "live", "live raise", *MIDDLES):
-        landing = tmp_path_factory.mktemp(ending)
-        words = [sys.executable, "-m", "tests.support.training_loops", str(landing), ending]
-        process = subprocess.Popen(
-            words, cwd=ROOT, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        started[ending] = (landing, process)
-    landing = tmp_path_factory.mktemp("script")
-    (landing / "train.py").write_text(SCRIPT, "utf-8")
-    command = [sys.executable, "-m", "collector", "run", "--landing", str(landing / "zone"), "--run-id", "run-1"]
-    command += ["--set", "model=line", "--set", "batch_size=4", "--warmup", "1", "--bare", "1", "--steps", "2"]
-    process = subprocess.Popen(
-        [*command, str(landing / "train.py"), "6"],
-        cwd=ROOT,
-        env=settings,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    started["script"] = (landing / "zone", process)
-    found = {}
-    for ending, (landing, process) in started.items():
-        _, said = process.communicate(timeout=200)
-        found[ending] = Looped(landing, process.returncode, said)
-    return found
+def finished_loops(torch_forks: TorchForks, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Looped]:
+    """Loops that end in every way, each in a process of its own; a script, by the command that records it."""
+    zones = {ending: tmp_path_factory.mktemp(ending) for ending in ("well", "live", "live raise", *MIDDLES)}
+    logs = {ending: zone.parent / f"said-{ending}" for ending, zone in zones.items()}
+    loop = "tests.support.training_loops"
+    jobs = [Job(loop, [str(zone), ending], str(logs[ending])) for ending, zone in zones.items()]
+    home = tmp_path_factory.mktemp("script")
+    (home / "train.py").write_text(SCRIPT, "utf-8")
+    zones["script"], logs["script"] = home / "zone", home / "said"
+    words = ["run", "--landing", str(home / "zone"), "--run-id", "run-1", "--set", "model=line"]
+    words += ["--set", "batch_size=4", "--warmup", "1", "--bare", "1", "--steps", "2", str(home / "train.py"), "6"]
+    jobs.append(Job("collector.__main__", words, str(logs["script"])))
+    statuses = torch_forks.run(jobs)
+    return {
+        ending: Looped(zones[ending], status, logs[ending].read_text("utf-8"))
+        for ending, status in zip(zones, statuses, strict=True)
+    }
 
 
 def _visible(landing: Path) -> list[str]:

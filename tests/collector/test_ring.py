@@ -12,6 +12,8 @@ from tests.support.ranks import VARIANTS, spawn_ranks
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.support.torch_forks import TorchForks
+
     Seen = list[dict[str, Any]]
 
 _SIZES = 5
@@ -23,15 +25,17 @@ WHOLE = [name for name, settings in VARIANTS.items() if not settings.get("pipeli
 
 
 @pytest.fixture(scope="module", params=[2, 4], ids=["two ranks", "four ranks"])
-def ring_results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+def ring_results(
+    request: pytest.FixtureRequest, torch_forks: TorchForks, tmp_path_factory: pytest.TempPathFactory
+) -> Seen:
     """What each rank saw when all variants reduced the same tensors."""
-    return spawn_ranks("sums", request.param, tmp_path_factory.mktemp("sums"))
+    return spawn_ranks(torch_forks, "sums", request.param, tmp_path_factory.mktemp("sums"))
 
 
 @pytest.fixture(scope="module")
-def tampered_ring_results(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+def tampered_ring_results(torch_forks: TorchForks, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """What each of three ranks was told when somebody meddled with the link into rank 1."""
-    return spawn_ranks("faults", 3, tmp_path_factory.mktemp("faults"))
+    return spawn_ranks(torch_forks, "faults", 3, tmp_path_factory.mktemp("faults"))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -124,9 +128,11 @@ def test_every_way_of_meddling_was_tried(tampered_ring_results: Seen) -> None:
 
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
-def test_a_rank_that_dies_ends_the_others_backward_with_its_name_within_seconds(tmp_path: Path, transport: str) -> None:
-    first, dead, last = spawn_ranks("death", 3, tmp_path, RING_TRANSPORT=transport)
-    assert dead == {"status": 9}
+def test_a_rank_that_dies_ends_the_others_backward_with_its_name_within_seconds(
+    torch_forks: TorchForks, tmp_path: Path, transport: str
+) -> None:
+    first, dead, last = spawn_ranks(torch_forks, "death", 3, tmp_path, RING_TRANSPORT=transport)
+    assert dead == {"status": 9, "said": ""}
     for rank in (first, last):
         assert "rank 2 lost rank 1" in rank["answer"] or "rank 0 lost rank 1" in rank["answer"]
         assert rank["seconds"] < 5

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests.support.torch_forks import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from tests.support.tampered_links import Frame
+    from tests.support.torch_forks import TorchForks
 
 ROOT = Path(__file__).parent.parent.parent
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -36,33 +38,17 @@ _MEDDLED = 3  # the frame that somebody meddles with
 _ROUNDS = 4
 
 
-def spawn_ranks(
-    scenario: str, world: int, folder: Path, timeout_s: float = 200, **environment: str
-) -> list[dict[str, Any]]:
+def spawn_ranks(forks: TorchForks, scenario: str, world: int, folder: Path, **environment: str) -> list[dict[str, Any]]:
     """Run a scenario on `world` processes; give what each rank saw. A rank that left nothing gives its exit status."""
-    python = [sys.executable, "-m", "tests.support.ranks", scenario]
-    settings = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-        **environment,
-    }
-    ranks = [
-        subprocess.Popen([*python, str(rank), str(world), str(folder)], cwd=ROOT, env=settings) for rank in range(world)
-    ]
-    deadline = time.monotonic() + timeout_s
-    try:
-        for rank in ranks:
-            rank.wait(max(0.1, deadline - time.monotonic()))
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
+    settings = {"GLOO_SOCKET_IFNAME": "lo", **environment}
+    words = [[scenario, str(rank), str(world), str(folder)] for rank in range(world)]
+    statuses = forks.run([Job(__name__, some, str(folder / f"said-{some[1]}"), settings) for some in words])
     files = [folder / f"seen-{rank}.json" for rank in range(world)]
     return [
-        json.loads(file.read_text("utf-8")) if file.exists() else {"status": rank.returncode}
-        for rank, file in zip(ranks, files, strict=True)
+        json.loads(file.read_text("utf-8"))
+        if file.exists()
+        else {"status": status, "said": (folder / f"said-{rank}").read_text("utf-8")}
+        for rank, (status, file) in enumerate(zip(statuses, files, strict=True))
     ]
 
 
