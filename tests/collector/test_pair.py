@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
 from bronze import manifest
 from collector.errors import CollectorError
 from collector.pair import PairRecorder
 from collector.pair_plan import Attempt, PairPlan, Side, load_plan, save_plan
+from pipelines.cli.main import main
 from tests.support.paired_runs import SCRIPT, SimulatedRecorder, define, has_ended
 from tests.support.ranks import ROOT
 
@@ -170,18 +172,11 @@ def test_a_plan_that_is_done_stays_as_it_is(killed_recorder: Killed, tmp_path: P
 
 
 def test_the_product_reads_and_pairs_what_was_recorded(killed_recorder: Killed, tmp_path: Path) -> None:
-    words = [
-        sys.executable,
-        "-c",
-        "from pipelines.cli.main import main; main()",
-        "--landing",
-        str(killed_recorder.landing),
-    ]
-    words += ["--lake", str(tmp_path / "lake")]
-    done = subprocess.run([*words, "run"], cwd=ROOT, env=SETTINGS, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    words += ["query", "select run_id, baseline_run_id from gold.pairs order by run_id", "--format", "json"]
-    answer = subprocess.run(words, cwd=ROOT, env=SETTINGS, capture_output=True, text=True, check=True)
+    places = ["--landing", str(killed_recorder.landing), "--lake", str(tmp_path / "lake")]
+    done = CliRunner().invoke(main, [*places, "run", "--to", "gold.pairs"])
+    assert done.exit_code == 0, done.output
+    question = "select run_id, baseline_run_id from gold.pairs order by run_id"
+    answer = CliRunner().invoke(main, [*places, "query", question, "--format", "json"], catch_exceptions=False)
     pairs = [(pair["run_id"], pair["baseline_run_id"]) for pair in json.loads(answer.stdout)]
     assert pairs == [("line-candidate", "line-baseline-retry1"), ("line-candidate-again1", None)]  # a member, no pair
 
