@@ -45,6 +45,11 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installa
     return install_wheel(wheel, tmp_path_factory.mktemp("installed") / "environment")
 
 
+@pytest.fixture(scope="module")
+def installed_alone(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    return install_wheel(wheel, tmp_path_factory.mktemp("alone") / "environment", is_alone=True)
+
+
 def test_it_installs_one_name_and_brings_what_a_training_image_lacks_at_most(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as file:
         names = {name.partition("/")[0] for name in file.namelist()}
@@ -82,7 +87,7 @@ def test_the_command_starts_ranks_of_its_own_beside_packages_of_the_same_names(
 
 
 @pytest.mark.parametrize("words", [("teetotal-collector", "facts"), ("python", "-m", "teetotal_collector", "facts")])
-def test_without_torch_it_says_so_in_one_line(wheel: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
-    asked = install_wheel(wheel, tmp_path / "environment", is_alone=True).ask(*words, cwd=tmp_path)
+def test_without_torch_it_says_so_in_one_line(installed_alone: Installation, words: tuple[str, ...]) -> None:
+    asked = installed_alone.ask(*words, cwd=installed_alone.directory)
     assert asked.returncode == 2
     assert asked.stderr == "collector: torch is not installed: install it in the environment that you train in\n"
