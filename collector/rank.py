@@ -122,7 +122,9 @@ def _train(configuration: Configuration, device: torch.device, plan: dict[str, A
     if ring is not None:
         if configuration.mode == "sealed" and configuration.world > 1 and plan["hop_s"]:
             chunk = CHUNK_BYTES if ring.is_pipelined else None
-            found["hops"] = hops(ring, int(min(cap, 64) * (1 << 20)), chunk, plan["hop_s"])
+            # No bucket is larger than all gradients together.
+            gradients = sum(parameter.nbytes for parameter in workload.model.parameters())
+            found["hops"] = hops(ring, min(int(min(cap, 64) * (1 << 20)), gradients), chunk, plan["hop_s"])
         dist.barrier()
         ring.close()
     return found
