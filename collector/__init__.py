@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .errors import CollectorError, RecordingRefused, RingBroken
     from .links import Identity
-    from .recording import Recording, Window, record
+    from .recording import Recording, record
     from .ring import SealedRing
     from .trainers import make_lightning_callback, make_trainer_callback
+    from .window import Window
 
 __all__ = [
     "CollectorError",
@@ -26,10 +27,11 @@ __all__ = [
 ]
 _HOMES = {
     **dict.fromkeys(("CollectorError", "RecordingRefused", "RingBroken"), "errors"),
-    **dict.fromkeys(("Recording", "Window", "record"), "recording"),
+    **dict.fromkeys(("Recording", "record"), "recording"),
     **dict.fromkeys(("make_lightning_callback", "make_trainer_callback"), "trainers"),
     "Identity": "links",
     "SealedRing": "ring",
+    "Window": "window",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; 0 when all went well, 1 when something failed, 2 for wrong usage or without torch."""
-    try:
-        import_module("torch")
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
+    if find_spec("torch") is None:
         sys.stderr.write("collector: torch is not installed: install it in the environment that you train in\n")
         return 2
     from .command import run_command

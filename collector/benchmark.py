@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .device import processor
-from .recording import Window
 from .tables import tables
+from .window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,22 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from . import device
-from .benchmark import Benchmark
 from .errors import CollectorError
 from .hop import Hops, run_hops
 from .manifest import check_run_id
 from .pair_command import add_arguments, claim, run_pair
 from .parent import end_with_parent
 from .plan import plan_configurations
-from .rank import run as run_rank
-from .recording import Window, record
 from .signing import KEY_VARIABLE, identify_key, make_key, make_nonce, read_key
+from .window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+# Only what trains or asks for a device imports torch: a process that starts others and waits has no use for it.
 
 
 def run_command(arguments: Sequence[str] | None, program: str) -> int:
@@ -130,7 +128,10 @@ def _key(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    from .recording import record
 
     end_with_parent()
     claims: dict[str, Any] = dict(claim(text) for text in options.set)
@@ -159,6 +160,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
+    import torch
+
+    from .benchmark import Benchmark
+
     is_cuda = torch.cuda.is_available() if options.device == "auto" else options.device == "cuda"
     configurations = plan_configurations(
         options.models,
@@ -196,11 +201,15 @@ def _hop_rank(options: argparse.Namespace) -> int:
 
 
 def _rank(options: argparse.Namespace) -> int:
-    run_rank(options.plan, options.rank)
+    from .rank import run
+
+    run(options.plan, options.rank)
     return 0
 
 
 def _facts(_: argparse.Namespace) -> int:
+    import torch
+
     where = torch.device("cuda", 0) if torch.cuda.is_available() else None
     mode, _said = device.confidential()
     found = {"cc_mode": mode, **device.gpu(where), **device.software(), **device.processor()}

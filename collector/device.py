@@ -10,10 +10,10 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-import torch
-
 if TYPE_CHECKING:
     from io import BufferedWriter
+
+    import torch
 
 SAMPLED = (
     "timestamp",
@@ -66,6 +66,8 @@ def processor() -> dict[str, str | bool | int]:
 
 def software() -> dict[str, str]:
     """Versions of what trains."""
+    import torch
+
     found: dict[str, str] = {"torch_version": str(torch.__version__)}
     if torch.version.cuda:
         found["cuda_version"] = torch.version.cuda
@@ -76,6 +78,8 @@ def gpu(device: torch.device | None) -> dict[str, str]:
     """The GPU and its driver; empty without one."""
     if device is None or device.type != "cuda":
         return {}
+    import torch
+
     found = {"gpu": torch.cuda.get_device_name(device)}
     said = run_command("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     if said and said.strip():

@@ -12,17 +12,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-import torch.distributed as dist
-
 from .device import processor
 from .errors import CollectorError
-from .ring import CHUNK_BYTES, SealedRing
-from .sealing_rates import hops
 from .tables import markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from .ring import SealedRing
 
 _PATIENCE_S = 180.0
 _HEADER = (
@@ -90,6 +87,12 @@ class Hops:
 
 def run_hops(plan_path: Path, rank: int) -> None:
     """One rank: every row in turn; rank 0 writes the table."""
+    import torch
+    import torch.distributed as dist
+
+    from .ring import CHUNK_BYTES, SealedRing
+    from .sealing_rates import hops
+
     plan: dict[str, Any] = json.loads(plan_path.read_text("utf-8"))
     world, folder = plan.pop("world"), Path(plan.pop("folder"))
     asked = Hops(**plan)

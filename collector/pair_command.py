@@ -8,16 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from .errors import CollectorError
 from .manifest import check_run_id
-from .models import BUILDERS
 from .pair import PairRecorder
 from .pair_plan import BASELINE, CANDIDATE, Definition, PairPlan, Side, load_plan
 from .pair_size import LEAST_BARE_STEPS, LEAST_REPEATS
-from .plan import MODES, settings_of
-from .recording import Window
+from .plan import MODELS, MODES, settings_of
+from .window import Window
 
 _CC_MODES = ("off", "on", "devtools")
 _MOST_REPEATS = 12
@@ -31,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--time-limit", type=float, metavar="S", help="start no run that would not end within so many seconds")
     add("--patience", type=float, default=600.0, metavar="S", help="give a run up after so many seconds")
     add("--landing", type=Path, help="landing zone; each run becomes a folder in it")
-    add("--model", choices=tuple(BUILDERS), help="a model of the benchmark; or name a script instead")
+    add("--model", choices=MODELS, help="a model of the benchmark; or name a script instead")
     add("--name", help="how run ids begin; needed with a script")
     add("--world", type=int, default=1, help="ranks on this host")
     add("--baseline", default="plain", help="of a model: native, plain or sealed, for example plain+bucket_cap_mib=4")
@@ -123,6 +120,8 @@ def _workload(options: argparse.Namespace) -> dict[str, Any]:
     if options.script is not None:
         script = str(Path(options.script).absolute())
         return {"script": script, "arguments": options.arguments, "world": options.world}
+    import torch
+
     is_cuda = torch.cuda.is_available() if options.device == "auto" else options.device == "cuda"
     return {
         "model": options.model,

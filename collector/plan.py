@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MODES = ("native", "plain", "sealed")
+MODELS = ("tiny", "resnet50", "bert-base", "gpt2")
 # DDP's own cap; its first bucket is smaller.
 BUCKET_CAP_MIB = 25.0
 

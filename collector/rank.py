@@ -18,9 +18,10 @@ from torch.nn.parallel import DistributedDataParallel
 from .models import build
 from .parent import end_with_parent
 from .plan import BUCKET_CAP_MIB, Configuration
-from .recording import Window, record
+from .recording import record
 from .ring import CHUNK_BYTES, SealedRing
 from .sealing_rates import hops, single_core
+from .window import Window
 
 _TIMEOUT = timedelta(seconds=120)
 _NOTE = {

@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .errors import CollectorError
-from .recording import Recording, Window, record
+from .recording import Recording, record
+from .window import Window
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,15 +6,20 @@ import json
 import math
 import random
 import statistics
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from scipy import stats
 
 from collector.errors import CollectorError
+from collector.models import BUILDERS
 from collector.pair_plan import Attempt, PairPlan, load_plan, order_block, save_plan
 from collector.pair_size import read_step_s, size_pair, student_t
+from collector.plan import MODELS
 from tests.support.paired_runs import SimulatedRecorder, define
+from tests.support.ranks import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -189,3 +194,12 @@ def test_the_plan_says_in_plain_values_what_was_tried(tmp_path: Path) -> None:
     document = json.loads((tmp_path / "plan.json").read_text("utf-8"))
     tried = [(slot["run_id"], [attempt["state"] for attempt in slot["attempts"]]) for slot in document["slots"]]
     assert tried == [("line-off", ["landed"]), ("line-on", ["landed"])]
+
+
+def test_the_models_that_a_pair_may_name_are_those_that_can_be_built() -> None:
+    assert tuple(BUILDERS) == MODELS
+
+
+def test_a_recorder_that_only_waits_for_its_runs_does_not_import_torch() -> None:
+    code = "import sys, collector.command; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

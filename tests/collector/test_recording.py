@@ -22,7 +22,8 @@ from collector.live import LiveLanding
 from collector.manifest import to_toml
 from collector.node import identify
 from collector.plan import plan_configurations, settings_of
-from collector.recording import Window, record
+from collector.recording import record
+from collector.window import Window
 from tests.support.torch_forks import Job
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 # What the forks do, and what takes long to import; the first optimizer imports `torch._dynamo`.
 _IMPORTED = (
     "torch._dynamo",
-    "collector.command",
+    "collector.rank",
     "collector.__main__",
     "tests.support.ranks",
     "tests.support.training_loops",
