@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import signal
@@ -21,14 +22,19 @@ from assets.build.catalogue import TABLES
 from assets.build.state import assess_comparisons, assess_gone
 from assets.specs import asset_key
 from lake.identity import MANIFEST
+from pipelines.cli import forget as forgetting
 from pipelines.cli.main import main
+from pipelines.definitions import build_context
 from pipelines.partitions import list_known
-from tests.support.campaigns import pick_size
+from tests.support.build_runs import build_runs
+from tests.support.campaigns import is_soak, pick_size
 from tests.support.small_runs import OFF, TEE, trace
 from tests.support.web_interface import ROOT, House
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+    from types import ModuleType
 
     from click.testing import Result
 
@@ -44,15 +50,16 @@ def teetotal(root: Path, *words: str) -> Result:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three runs from landing to gold, in two launches, so that tables have versions."""
+    """Three runs from landing to gold; the records know launches of some of the tables, with their checks."""
     root = tmp_path_factory.mktemp("forget")
     for run_id, (step_us, manifest) in RUNS.items():
         directory = root / "landing" / run_id
         directory.mkdir(parents=True)
         (directory / "rank0.json").write_bytes(trace(step_us))
         (directory / MANIFEST).write_text(manifest)
-    assert teetotal(root, "run", "--no-check").exit_code == 0
-    assert teetotal(root, "run").exit_code == 0
+    place = build_context(House(root).settings)
+    build_runs(place.lake, place.zone, list(RUNS))
+    assert teetotal(root, "run", "--to", "gold.scaling").exit_code == 0
     return root
 
 
@@ -187,42 +194,65 @@ def test_an_unknown_run_is_refused_with_the_nearest_name(root: Path) -> None:
 
 _KILLED = """
 import os, signal, sys
-from pipelines.cli import forget
 from pipelines.cli.main import main
-count, after = 0, int(sys.argv[1])
-
-def doomed(function):
-    def call(*words, **named):
-        global count
-        answer = function(*words, **named)
-        count += 1
-        if count == after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return answer
-    return call
-
-for name in ("set_pending", "_remove_landed", "drop_runs", "compare_again", "purge_history"):
-    setattr(forget, name, doomed(getattr(forget, name)))
+from tests.pipelines.test_forget import doom
+doom(setattr, int(sys.argv[1]), lambda: os.kill(os.getpid(), signal.SIGKILL))
 sys.argv[1:] = sys.argv[2:]
 main()
 """
+
+
+class Stopped(BaseException):
+    """Ends a command in this process where a kill would end it."""
+
+
+def doom(put: Callable[[ModuleType, str, object], None], after: int, end: Callable[[], None]) -> None:
+    """Have the command end after so many of its steps."""
+    steps = itertools.count(1)
+
+    def follow(function: Callable[..., object]) -> Callable[..., object]:
+        def call(*words: object, **named: object) -> object:
+            answer = function(*words, **named)
+            if next(steps) == after:
+                end()
+            return answer
+
+        return call
+
+    for name in ("set_pending", "_remove_landed", "drop_runs", "compare_again", "purge_history"):
+        put(forgetting, name, follow(getattr(forgetting, name)))
+
+
+def kill(house: House, after: int) -> None:
+    """Forget the run in a process that is killed after so many steps: its claim to the lake is never given back."""
+    command = [sys.executable, "-c", _KILLED, str(after), *house.places, "forget", DOOMED, "--yes"]
+    killed = subprocess.run(command, cwd=ROOT, env=house.environment, capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+
+
+def stop(house: House, after: int) -> None:
+    """Forget the run in this process, which leaves the files as a kill does after so many steps."""
+
+    def end() -> None:
+        raise Stopped
+
+    with pytest.MonkeyPatch.context() as patch:
+        doom(patch.setattr, after, end)
+        with pytest.raises(Stopped):
+            forgetting.forget_runs(house.settings, [DOOMED], lambda _: None)
 
 
 def test_a_forget_that_is_killed_is_named_by_status_and_finished_when_it_is_repeated(root: Path) -> None:
     house = House(root)
     before = digests(house.lake)
     tables = sum(1 for _ in (root / "lake").glob("*/*/_delta_log"))
-    # After the landing zone, between tables, between purges; in the soak also after the note and around the pairs.
+    # After the landing zone, between tables, between purges; in the soak also after the note and around the pairs, and
+    # every time by a kill.
     for after in (2, 9, 9 + tables, 1, 2 + tables, 3 + tables)[: pick_size(3, 6)]:
-        killed = subprocess.run(
-            [sys.executable, "-c", _KILLED, str(after), *house.places, "forget", DOOMED, "--yes"],
-            cwd=ROOT,
-            env=house.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        if after == 9 or is_soak():
+            kill(house, after)
+        else:
+            stop(house, after)
         assert f"`teetotal forget {DOOMED} --yes` finishes" in teetotal(root, "status").output
     done = teetotal(root, "forget", DOOMED, "--yes")
     assert done.exit_code == 0, done.output
