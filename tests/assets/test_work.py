@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets.build import chunking, silver
+from assets.build import bronze, chunking, gold, silver
 from assets.build.tiers import TIERS
 from benchmarks.measuring import ROOT, tiers
 from bronze import trace_events
+from bronze.limits import Limits
 from gold import pairs
-from lake.engines import PolarsEngine
+from lake.engines import PolarsEngine, engine
 from lake.errors import DataDamaged
 from lake.landing_zone import LandingZone
 from lake.store import Lake
@@ -84,8 +85,9 @@ def test_a_run_commits_to_every_table_once(one: tuple[Measured, dict[str, dict[s
 
 def test_what_was_brought_in_already_is_not_committed_again(one: tuple[Measured, dict[str, dict[str, int]]]) -> None:
     made, _ = one
-    for tier in TIERS:
-        made.tier(tier, RUN)
+    bronze.materialise(made.lake, made.zone, RUN, Limits())
+    silver.materialise(made.lake, RUN, engine("polars"))
+    gold.materialise(made.lake, RUN, engine("polars"))
     commits = {table.full_name: made.commits(table) for tables in TIERS.values() for table in tables}
     assert set(commits.values()) == ONCE, commits
 
