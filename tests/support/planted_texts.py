@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 def finds(root: Path, *planted: str, is_written_to: bool = False) -> list[str]:
@@ -22,10 +22,7 @@ def finds(root: Path, *planted: str, is_written_to: bool = False) -> list[str]:
     """
     ignored = (pa.ArrowInvalid, FileNotFoundError) if is_written_to else ()
     return sorted(
-        f"{path.relative_to(root)}: {text}"
-        for path in list_paths(root)
-        for text in planted
-        if text in path.name or (path.is_file() and _is_in(path, text, ignored))
+        f"{path.relative_to(root)}: {text}" for path in list_paths(root) for text in _find_in(path, planted, ignored)
     )
 
 
@@ -34,12 +31,16 @@ def list_paths(root: Path) -> list[Path]:
     return [Path(folder) / name for folder, folders, files in os.walk(root) for name in (*folders, *files)]
 
 
-def _is_in(path: Path, text: str, ignored: tuple[type[Exception], ...]) -> bool:
+def _find_in(path: Path, texts: Sequence[str], ignored: tuple[type[Exception], ...]) -> set[str]:
+    """Those of the texts that are in a file or its name; a file is read once for all of them."""
+    found = {text for text in texts if text in path.name}
     with suppress(*ignored):
-        if text.encode() in path.read_bytes():
-            return True
-        return path.suffix == ".parquet" and any(_is_said(column, text) for column in _columns(path))
-    return False
+        if path.is_file():
+            held = path.read_bytes()
+            found |= {text for text in texts if text.encode() in held}
+            for column in _columns(path) if path.suffix == ".parquet" else ():
+                found |= _find_said(column, texts)
+    return found
 
 
 def _columns(path: Path) -> Iterator[pa.Array]:
@@ -49,9 +50,10 @@ def _columns(path: Path) -> Iterator[pa.Array]:
             yield from batch.columns
 
 
-def _is_said(column: pa.Array, text: str) -> bool:
+def _find_said(column: pa.Array, texts: Sequence[str]) -> set[str]:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return bool(pc.any(pc.match_substring(column, text)).as_py())
+        return {text for text in texts if pc.any(pc.match_substring(column, text)).as_py()}
     if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
-        return text in str(column.to_pylist())
-    return False
+        said = str(column.to_pylist())
+        return {text for text in texts if text in said}
+    return set()
