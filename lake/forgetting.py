@@ -98,9 +98,6 @@ def purge_history(place: Location, name: str, run_ids: Iterable[str]) -> Removed
                 shutil.rmtree(root.directory / f"run_id={run_id}", ignore_errors=True)
                 shutil.rmtree(staging / "spool" / run_id, ignore_errors=True)
                 (staging / "locks" / run_id).unlink(missing_ok=True)
-        for run_id in run_ids:
-            remove_note(place, run_id)
-        remove_memory(place)
         after = _list_sizes(root)
         gone = [size for path, size in before.items() if path not in after]
     return Removed(name, files=len(gone), bytes=sum(gone))
@@ -116,6 +113,14 @@ def _purge(root: Location) -> None:
     handle.cleanup_metadata()
     handle.alter.set_table_properties(_KEPT_AGAIN)
     _sync(root)
+
+
+def remove_notes(place: Location, run_ids: Iterable[str]) -> None:
+    """Delete what the lake noted of runs beside its tables: what had landed of them, and which are up to date."""
+    with report_unreachable(f"{place} could not be written to"):
+        for run_id in run_ids:
+            remove_note(place, run_id)
+        remove_memory(place)
 
 
 def list_pending(place: Location) -> list[str]:

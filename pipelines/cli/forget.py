@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from deltalake import DeltaTable
 
@@ -14,7 +16,7 @@ from assets.checks import outcomes
 from assets.training_runs import training_runs
 from lake.digest import combine
 from lake.errors import EvidenceRejected, LakeError, nearest
-from lake.forgetting import Removed, drop_runs, list_pending, purge_history, set_pending
+from lake.forgetting import Removed, drop_runs, list_pending, purge_history, remove_notes, set_pending
 from lake.identity import slug
 from pipelines.cli import baselines
 from pipelines.cli.progress import ProgressListener
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from lake.landing_zone import LandingZone
     from lake.store import Lake
     from pipelines.settings import Settings
+
+# Most of the work on a table is waiting, for a disk or for a store.
+_TABLES_AT_ONCE = 8
+T = TypeVar("T")
 
 
 @dataclass
@@ -105,16 +111,16 @@ def forget_runs(chosen: Settings, run_ids: Sequence[str], tell: Callable[[str], 
             set_pending(place.lake.place, wanted)
             _remove_landed(place.zone, wanted, done)
             rows = _state_empty(place.lake, wanted)
-            for name in _list_tables(place):
-                rows[name] += drop_runs(place.lake.place, name, wanted)
+            dropped = _ask_each(_list_tables(place), partial(drop_runs, place.lake.place, run_ids=wanted))
+            rows.update(dropped)
         try:
             compare_again(chosen, ProgressListener(), tell)
         except LakeError as error:
             done.fault = error
         with claim_writer(records, training_runs, tell):
-            for name in _list_tables(place):
-                removed = purge_history(place.lake.place, name, wanted)
-                done.tables.append(Removed(name, rows[name], removed.files, removed.bytes))
+            purged = _ask_each(_list_tables(place), partial(purge_history, place.lake.place, run_ids=wanted))
+            done.tables = [replace(removed, rows=rows[name]) for name, removed in purged.items()]
+            remove_notes(place.lake.place, wanted)
             done.pages = _remove_pages(chosen.docs, wanted)
             done.baselines = _remove_baselines(place.lake, wanted)
             forgotten = ForgottenRecords(records, chosen.home, wanted)
@@ -140,6 +146,15 @@ def _state_empty(lake: Lake, run_ids: Sequence[str]) -> Counter[str]:
             stating.replace(table, run_id, table.arrow_schema.empty_table(), combine([run_id, "forgotten"]), read=())
     lake.log_statements()
     return rows
+
+
+def _ask_each(names: Sequence[str], ask: Callable[[str], T]) -> dict[str, T]:
+    """What is done to each table, several at once; after an error no further one is begun."""
+    pool = ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="forget")
+    try:
+        return dict(zip(names, pool.map(ask, names), strict=True))
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _list_tables(place: BuildContext) -> list[str]:

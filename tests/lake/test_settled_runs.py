@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from lake.forgetting import drop_runs, purge_history
+from lake.forgetting import drop_runs, remove_notes
 from lake.settled_runs import SettledRuns
 from tests.support.sample_tables import CELLS, FIRST, READINGS, SECOND, readings
 
@@ -135,7 +135,7 @@ def test_nothing_of_a_forgotten_run_is_remembered(lake: Lake) -> None:
     settle(lake)
     drop_runs(lake.place, READINGS.full_name, ["a"])
     assert "a" not in read(lake).find(MARKS)
-    purge_history(lake.place, READINGS.full_name, ["a"])
+    remove_notes(lake.place, ["a"])
     assert not memory_file(lake).exists()
     assert not SettledRuns.is_kept(lake.place)
 
@@ -149,5 +149,5 @@ def test_it_is_kept_in_an_object_store_too(remote_lake: Lake) -> None:
     root = remote_lake.root(READINGS)
     root.store.delete(remote_lake.snapshot(READINGS).files("b"))
     assert read(remote_lake).find(MARKS) == set()
-    purge_history(remote_lake.place, READINGS.full_name, ["a"])
+    remove_notes(remote_lake.place, ["a"])
     assert not SettledRuns.is_kept(remote_lake.place)
