@@ -42,9 +42,9 @@ FAULTS = (
     ),
     Fault(
         "a part is counted twice",
-        "gold/interval_sweep.py",
-        "spans.with_columns(_start_ns=begun)",
-        'spans.with_columns(_start_ns=nw.col("ts_ns"))',
+        "gold/time_breakdown.py",
+        """_ns", upto - before\n""",
+        """_ns", upto\n""",
         "tests/gold/test_time_breakdown.py",
     ),
     Fault(
