@@ -67,7 +67,7 @@ def doubt_seals(found: Frame) -> Frame:
     seals, zero = nw.col("_unsized_seals").fill_null(0), nw.lit(0).cast(_INT)
     one = zero + 1
     most = nw.col("_chains") * POLICY.most_seal_bytes_per_ns
-    # Columns of their own: one division within another, written out, is longer than the rest of the tier's plans.
+    # Columns of their own: DuckDB and Spark write one division within another out to hundreds of kilobytes.
     found = found.with_columns(
         _message_bytes=divide_down(
             nw.col("payload_bytes").fill_null(0), nw.max_horizontal(nw.col("message_count"), one)

@@ -111,14 +111,14 @@ def forget_runs(chosen: Settings, run_ids: Sequence[str], tell: Callable[[str], 
             set_pending(place.lake.place, wanted)
             _remove_landed(place.zone, wanted, done)
             rows = _state_empty(place.lake, wanted)
-            dropped = _ask_each(_list_tables(place), partial(drop_runs, place.lake.place, run_ids=wanted))
+            dropped = _map_tables(_list_tables(place), partial(drop_runs, place.lake.place, run_ids=wanted))
             rows.update(dropped)
         try:
             compare_again(chosen, ProgressListener(), tell)
         except LakeError as error:
             done.fault = error
         with claim_writer(records, training_runs, tell):
-            purged = _ask_each(_list_tables(place), partial(purge_history, place.lake.place, run_ids=wanted))
+            purged = _map_tables(_list_tables(place), partial(purge_history, place.lake.place, run_ids=wanted))
             done.tables = [replace(removed, rows=rows[name]) for name, removed in purged.items()]
             remove_notes(place.lake.place, wanted)
             done.pages = _remove_pages(chosen.docs, wanted)
@@ -148,11 +148,11 @@ def _state_empty(lake: Lake, run_ids: Sequence[str]) -> Counter[str]:
     return rows
 
 
-def _ask_each(names: Sequence[str], ask: Callable[[str], T]) -> dict[str, T]:
-    """What is done to each table, several at once; after an error no further one is begun."""
+def _map_tables(names: Sequence[str], work: Callable[[str], T]) -> dict[str, T]:
+    """Do some work on each table, several at once; after an error no further table is begun."""
     pool = ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="forget")
     try:
-        return dict(zip(names, pool.map(ask, names), strict=True))
+        return dict(zip(names, pool.map(work, names), strict=True))
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -9,7 +9,7 @@ import pytest
 
 from lake.engines import engine as lake_engine
 from lake.spark import SparkEngine
-from tests.support.gold_rows import Batched, record_cases
+from tests.support.gold_rows import BatchEngine, record_cases
 
 if TYPE_CHECKING:
     from tests.support.silver_rows import Bench
@@ -23,5 +23,5 @@ def engine(request: pytest.FixtureRequest) -> Bench:
     own = [item for item in request.session.items if item.path.parent == Path(__file__).parent]
     cases = record_cases(own, request.param)
     if request.param == "spark":
-        return Batched(SparkEngine(request.getfixturevalue("spark")), cases)
-    return Batched(lake_engine(request.param), cases)
+        return BatchEngine(SparkEngine(request.getfixturevalue("spark")), cases)
+    return BatchEngine(lake_engine(request.param), cases)

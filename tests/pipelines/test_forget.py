@@ -231,7 +231,7 @@ def kill(house: House, after: int) -> None:
 
 
 def stop(house: House, after: int) -> None:
-    """Forget the run in this process, which leaves the files as a kill does after so many steps."""
+    """Forget the run in this process, which ends with an error after so many steps; tables at work are finished."""
 
     def end() -> None:
         raise Stopped

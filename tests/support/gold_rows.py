@@ -90,7 +90,7 @@ class InSlices:
 def measure_rows(bench: Bench, answer: Answer | AnswerByEngine, **rows: Rows) -> pl.DataFrame:
     """What a module of gold makes of rows of silver, named as its arguments are, in the order of its key."""
     result = {name: _fill_rows(TABLES[name], literal) for name, literal in rows.items()}
-    if isinstance(bench, Batched):
+    if isinstance(bench, BatchEngine):
         return bench.answer(answer, result)
     if isinstance(bench, Recorder):
         bench.cases.setdefault(id(answer), []).append(result)
@@ -132,7 +132,7 @@ def record_cases(items: Iterable[pytest.Item], engine: str) -> Cases:
     return recorder.cases
 
 
-class Batched:
+class BatchEngine:
     """An engine that answers from one query per answer, over the rows of all tests, each as a run of its own."""
 
     def __init__(self, engine: Bench, cases: Cases) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 # What is set up once for a module, and would be set up again in every process that runs one of its tests.
 _WIDE_SCOPES = {"module", "class", "package"}
 # Fixtures that every process would set up for itself, at the cost of many tests, and the group of what uses them.
-_SHARED = {"options": "object-store", "compared_lake": "compared-lake"}
+_FIXTURE_GROUPS = {"options": "object-store", "compared_lake": "compared-lake"}
 _BROWSER_FIXTURES = {"page", "context", "browser"}
 # The parts that continuous integration runs as jobs of their own; all other tests are a fourth.
 PARTS = {
@@ -49,7 +49,7 @@ def name_group(item: pytest.Item) -> str | None:
         return "spark"
     if "engine" in _parameters(item):
         return f"engine-{_parameters(item)['engine']}"
-    for name, group in _SHARED.items():
+    for name, group in _FIXTURE_GROUPS.items():
         if name in _fixtures(item):
             return group
     known = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
