@@ -43,9 +43,7 @@ def read_few_rows(table: Table, root: Location, paths: Sequence[str], most_rows:
         for path in paths:
             with pq.ParquetFile(root.directory / path) as file:
                 left -= file.metadata.num_rows
-                if left < 0 or not _is_as_declared(table, file):
-                    return None
-                rows = _add_partition(table, path, file.read(use_threads=False))
+                rows = None if left < 0 else read_declared(table, path, file)
             if rows is None:
                 return None
             found.append(rows)
@@ -56,6 +54,11 @@ def read_few_rows(table: Table, root: Location, paths: Sequence[str], most_rows:
     return whole
 
 
+def read_declared(table: Table, path: str, file: pq.ParquetFile) -> pa.Table | None:
+    """All rows of one data file, with the values that are in its path; none where it is not laid out as declared."""
+    return add_partition(table, path, file.read(use_threads=False)) if _is_as_declared(table, file) else None
+
+
 def _is_as_declared(table: Table, file: pq.ParquetFile) -> bool:
     columns = [file.schema.column(place) for place in range(len(file.schema))]
     stored = {column.path: (column.physical_type, column.logical_type.type) for column in columns}
@@ -63,7 +66,7 @@ def _is_as_declared(table: Table, file: pq.ParquetFile) -> bool:
     return len(columns) == len(declared) and stored == declared and not any(one.max_repetition_level for one in columns)
 
 
-def _add_partition(table: Table, path: str, rows: pa.Table) -> pa.Table | None:
+def add_partition(table: Table, path: str, rows: pa.Table) -> pa.Table | None:
     """The rows with the values that are in the path; none where it has others than declared."""
     parts = [folder.partition("=") for folder in path.split("/")[:-1]]
     if tuple(name for name, _, _ in parts) != table.partition_by:

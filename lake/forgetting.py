@@ -13,6 +13,7 @@ import polars as pl
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from lake import commits
+from lake.compaction import delete_stale
 from lake.cut_off import delete_object, repeat_cut_off
 from lake.durability import Disk
 from lake.landing_notes import remove_note
@@ -104,7 +105,9 @@ def purge_history(place: Location, name: str, run_ids: Iterable[str]) -> Removed
 
 
 def _purge(root: Location) -> None:
-    _open(root).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    held = _open(root)
+    held.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    delete_stale(root, pl.DataFrame(held.get_add_actions(flatten=True))["path"])
     # An entry that names nothing: a checkpoint stands in for all entries before its own, and that one stays.
     _open(root).alter.set_table_properties(_NOTHING_KEPT)
     handle = _open(root)

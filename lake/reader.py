@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.compaction import choose_copies
 from lake.contract import describe_outdated, find_outdated
 from lake.datafiles import open_data_file, pick_paths
 from lake.datasets import dataset
@@ -143,9 +144,16 @@ class LakeReader:
 
     def dataset(self, table: Table) -> Dataset:
         """The same rows for an engine that may open no file by itself; a damaged one is an error when it is read."""
+        return dataset(table, self._list_data_files(table), self.root(table))
+
+    def compacted_dataset(self, table: Table) -> Dataset:
+        """The same, with compacted copies in place of small data files: for a question about many runs."""
+        choice = choose_copies(self.root(table), self._list_data_files(table))
+        return dataset(table, choice.data_files, self.root(table), [copy.path for copy in choice.copies])
+
+    def _list_data_files(self, table: Table) -> list[str]:
         snapshot = self._require_readable(table)
-        paths = sorted(path for run_id in snapshot.run_ids for path in snapshot.files(run_id))
-        return dataset(table, paths, self.root(table))
+        return sorted(path for run_id in snapshot.run_ids for path in snapshot.files(run_id))
 
     def batches(
         self, table: Table, run_id: str, columns: Sequence[str], **values: int | str

@@ -14,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 
 from lake import commits
+from lake.compaction import compact
 from lake.contract import matches, partitions, require_declared
 from lake.cut_off import repeat_cut_off
 from lake.datafiles import compare_sizes
@@ -177,7 +178,8 @@ class Lake(LakeReader):
         """Write the log as one checkpoint and delete files that no version since then holds; gives their names.
 
         Data files are never merged: a partition is written whole, in files as large as a chunk, and its content
-        digest is that of those files. What grows with every commit is the log.
+        digest is that of those files. What grows with every commit is the log. Small files of many runs are copied
+        into one beside them.
         """
         handle = self._open(table)
         if handle is None:
@@ -189,7 +191,11 @@ class Lake(LakeReader):
                 remove_leftovers(self.log(table))
             repeat_cut_off(handle.cleanup_metadata)
             # full: also what a killed writer left, which no version ever held.
-            return sorted(repeat_cut_off(partial(handle.vacuum, retention_hours, dry_run=False, full=True)))
+            removed = sorted(repeat_cut_off(partial(handle.vacuum, retention_hours, dry_run=False, full=True)))
+        snapshot = self.snapshot(table)
+        sizes = {path: size for run_id in snapshot.run_ids for path, size in snapshot.sizes(run_id).items()}
+        compact(table, self.root(table), sizes)
+        return removed
 
     def replace_outdated(self, table: Table) -> tuple[str, ...]:
         """Empty a table that another version wrote with other columns; gives those columns.

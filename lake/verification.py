@@ -13,15 +13,21 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from lake.compaction import choose_copies, read_copy
 from lake.datafiles import Damage, digest_data_file, open_data_file
 from lake.digest import ContentDigest, digest_file
 from lake.errors import DataDamaged
+from lake.few_rows import add_partition
 from lake.log_recovery import unreadable_entries
 from lake.sealed_source import SEALED_SOURCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    import pyarrow as pa
+
+    from lake.compaction import Copy
+    from lake.locations import Location
     from lake.snapshot import Snapshot
     from lake.store import Lake
     from lake.tables import Table
@@ -65,6 +71,7 @@ def verify_table(
     with ThreadPoolExecutor(_PARTITIONS_AT_ONCE, thread_name_prefix="verify") as pool:
         verify = partial(_verify_partition, lake, snapshot, signed)
         damages = [one for found in pool.map(verify, due) for one in found]
+    damages += _verify_copies(lake, snapshot, {path for name in due for path in snapshot.files(name)})
     sizes = [size for name in due for size in snapshot.sizes(name).values()]
     return Verified(len(sizes), sum(sizes), damages)
 
@@ -98,6 +105,37 @@ def _compare_signed(lake: Lake, table: Table, signed: Mapping[str, str], paths: 
     return wrong
 
 
+def _verify_copies(lake: Lake, snapshot: Snapshot, paths: Collection[str]) -> list[Damage]:
+    """The compacted copies in use that hold other rows of these data files than the names of those say."""
+    table, root = snapshot.table, lake.root(snapshot.table)
+    held = (path for run_id in snapshot.run_ids for path in snapshot.files(run_id))
+    return [
+        Damage(table.full_name, None, copy.path, reason)
+        for copy in choose_copies(root, held).copies
+        if not copy.members.keys().isdisjoint(paths) and (reason := _find_fault(table, root, copy, paths)) is not None
+    ]
+
+
+def _find_fault(table: Table, root: Location, copy: Copy, paths: Collection[str]) -> str | None:
+    try:
+        for path, rows in read_copy(table, root, copy):
+            if path in paths and not _holds(table, path, rows):
+                return f"holds other rows of {path} than that file's name says"
+    except (DataDamaged, KeyError) as error:
+        return f"cannot be read ({type(error.__cause__ or error).__name__})"
+    return None
+
+
+def _holds(table: Table, path: str, rows: pa.Table) -> bool:
+    """Whether these are the rows of a data file, with the values in its path."""
+    digest = ContentDigest(table.file_schema)
+    for batch in rows.select(table.file_schema.names).to_batches():
+        digest.update(batch)
+    return digest.hexdigest() == _read_digest(path) and rows.equals(
+        add_partition(table, path, rows.select(table.file_schema.names))
+    )
+
+
 @dataclass(frozen=True)
 class _Look:
     bytes_sha256: str = ""
@@ -106,7 +144,7 @@ class _Look:
 
 def _look_at(lake: Lake, table: Table, path: str) -> _Look:
     """Read one data file whole: the digest of its bytes, and what is wrong with its rows."""
-    name = PurePosixPath(path).stem.removeprefix(SEALED_SOURCE)
+    name = _read_digest(path)
     if not _DIGEST.fullmatch(name):
         return _Look(fault="was not written by teetotal: its name is no content digest")
     try:
@@ -122,3 +160,8 @@ def _look_at(lake: Lake, table: Table, path: str) -> _Look:
             return _Look(digest_file(source))
     except DataDamaged as error:
         return _Look(fault=f"cannot be read ({type(error.__cause__).__name__})")
+
+
+def _read_digest(path: str) -> str:
+    """The content digest in a data file's name."""
+    return PurePosixPath(path).stem.removeprefix(SEALED_SOURCE)

@@ -119,7 +119,7 @@ def _open(connection: duckdb.DuckDBPyConnection, lake: Lake, tables: Iterable[Ta
     connection.execute("CREATE SCHEMA bronze; CREATE SCHEMA silver; CREATE SCHEMA gold")
     for table in tables:
         connection.execute(_USE[table.tier])
-        connection.from_arrow(lake.dataset(table)).create_view(table.name)
+        connection.from_arrow(lake.compacted_dataset(table)).create_view(table.name)
     connection.execute("USE main")
 
 

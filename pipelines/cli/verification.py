@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from assets.build.catalogue import TABLES
 from assets.checks import outcomes
+from lake.compaction import COPIES
 from lake.datafiles import Damage
 from lake.lineage.audit import Audit, audit_chain, audit_sources, audit_table
 from lake.lineage.history import History, read_history
@@ -171,14 +172,19 @@ def format_damage(damage: Damage) -> str:
 
 def advise(damages: Sequence[Damage]) -> list[str]:
     """What to type next."""
-    logs = sorted({damage.table for damage in damages if damage.run_id is None})
+    copies = [damage for damage in damages if damage.path.startswith(f"{COPIES}/")]
+    logs = sorted({damage.table for damage in damages if damage.run_id is None and damage not in copies})
     # What is measured across runs has no run of its own: it is built again with any of them.
     is_across = any(damage.table in _ACROSS_RUNS and damage.run_id is not None for damage in damages)
     mine = (damage.run_id for damage in damages if damage.table not in _ACROSS_RUNS)
     run_ids = sorted({run_id for run_id in mine if run_id is not None})
     lines = [f"next: teetotal run --full {' '.join(run_ids)}".rstrip()] if run_ids or is_across else []
-    return lines + [
+    lines += [
         f"next: restore the log of {table} from a backup, or move the table's directory away and run "
         "`teetotal run --full`: what still lies in the landing zone is built again"
         for table in logs
+    ]
+    return lines + [
+        f"next: delete {copy.path} of {copy.table}: it is a copy of rows, and maintenance makes another"
+        for copy in copies
     ]
