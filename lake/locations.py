@@ -6,7 +6,7 @@ import os
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _MOST_TEXT = 300
+# Tables, landing zone and notes of some lakes.
+_MOST_STORES = 512
 # The URLs that are understood, and how the environment variables of each begin.
 _SCHEMES = {"s3": "aws_", "s3a": "aws_", "gs": "google_", "az": "azure_", "abfs": "azure_", "abfss": "azure_"}
 
@@ -102,20 +104,32 @@ class Location:
     @cached_property
     def store(self) -> ObjectStore:
         """The object store behind the place; a local directory is made when it is first written."""
-        from obstore.store import LocalStore, from_url
+        from obstore.store import LocalStore
 
         if self.is_local:
             return LocalStore(self.directory, mkdir=True, automatic_cleanup=False)
-        prefix = _SCHEMES[self.root.partition("://")[0]]
-        lowered = {key.lower(): value for key, value in self.options.items() if key.lower().startswith(prefix)}
-        client = {"allow_http": lowered.pop(f"{prefix}allow_http", "") == "true"}
-        with report_unreachable(f"{self.root} cannot be opened"):
-            while True:
-                try:
-                    # The typed overloads know one kind of store each; which one it is, the URL says at run time.
-                    return from_url(self.root, config=lowered, client_options=client)  # type: ignore[no-any-return, call-overload]
-                except UnknownConfigurationKeyError as error:
-                    strangers = [key for key in lowered if key in str(error)]
-                    if not strangers:
-                        raise
-                    del lowered[strangers[0]]  # a variable of some other program
+        return _open_store(self.root, frozenset(self.options.items()))
+
+
+@lru_cache(maxsize=_MOST_STORES)
+def _open_store(root: str, options: frozenset[tuple[str, str]]) -> ObjectStore:
+    """The client of a place in an object store: one per process, since each has connections of its own."""
+    from obstore.store import from_url
+
+    prefix = _SCHEMES[root.partition("://")[0]]
+    lowered = {key.lower(): value for key, value in sorted(options) if key.lower().startswith(prefix)}
+    client = {"allow_http": lowered.pop(f"{prefix}allow_http", "") == "true"}
+    with report_unreachable(f"{root} cannot be opened"):
+        while True:
+            try:
+                # The typed overloads know one kind of store each; which one it is, the URL says at run time.
+                return from_url(root, config=lowered, client_options=client)  # type: ignore[no-any-return, call-overload]
+            except UnknownConfigurationKeyError as error:
+                strangers = [key for key in lowered if key in str(error)]
+                if not strangers:
+                    raise
+                del lowered[strangers[0]]  # a variable of some other program
+
+
+# Connections of another process are not ours to use.
+os.register_at_fork(after_in_child=_open_store.cache_clear)

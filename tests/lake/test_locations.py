@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -51,3 +52,18 @@ def test_a_url_that_no_store_answers_to_is_refused_in_one_line_and_never_taken_f
 def test_options_of_others_in_the_environment_do_not_matter() -> None:
     ambient = {"AWS_PROFILE": "work", "AWS_PAGER": "", "AWS_CA_BUNDLE": "/ca.pem", "GOOGLE_CLOUD_PROJECT": "p"}
     assert Location.of("s3://bucket/lake", {**KEYS, **ambient}).store is not None
+
+
+def test_a_place_in_a_store_has_one_client_however_often_it_is_named_and_other_keys_have_another() -> None:
+    first = Location.of("s3://bucket/lake", KEYS).child("silver").store
+    assert Location.of("s3://bucket/lake/silver", dict(KEYS)).store is first
+    assert Location.of("s3://bucket/lake/silver", {**KEYS, "AWS_ACCESS_KEY_ID": "another"}).store is not first
+    assert Location.of("s3://bucket/lake/gold", KEYS).store is not first
+
+
+def test_a_forked_process_uses_no_connection_of_the_one_that_it_comes_from() -> None:
+    first = id(Location.of("s3://bucket/lake", KEYS).store)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(int(id(Location.of("s3://bucket/lake", KEYS).store) == first))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -47,8 +47,16 @@ def eventually(ask: Callable[[], T | None], what: str, patience_s: float = _PATI
 class House:
     """A lake, a landing zone and Dagster's records under one directory, as the command finds them."""
 
-    def __init__(self, directory: Path, **variables: str) -> None:
-        self.places = ("--lake", str(directory / "lake"), "--landing", str(directory / "landing"))
+    def __init__(self, directory: Path, store: str | None = None, **variables: str) -> None:
+        """With a `store`, an object store's URL, lake and landing zone lie there, and the records here."""
+        place = store or str(directory)
+        self.places = ("--lake", f"{place}/lake", "--landing", f"{place}/landing")
+        if store is not None:
+            home = directory / ".dagster"
+            home.mkdir()
+            own = (ROOT / "dagster.yaml").read_text("utf-8")
+            (home / "dagster.yaml").write_text(own.replace("base_dir: .dagster", f"base_dir: {home}"), "utf-8")
+            variables |= {"DAGSTER_HOME": str(home), "TEETOTAL_DOCS": str(directory / "docs")}
         self.settings = settings(self.places[1], self.places[3], environment=variables)
         self.lake = Lake(self.settings.lake, self.settings.keyring)
         self.zone = LandingZone(self.settings.landing)
@@ -118,7 +126,9 @@ class Serving:
 
         return eventually(found, pattern)
 
-    def stop(self, number: signal.Signals) -> int:
-        """Send a signal to its process group, as a terminal does; give the exit status."""
-        os.killpg(self.process.pid, number)
+    def stop(self, *numbers: signal.Signals) -> int:
+        """Send signals to its process group, one soon after the other, as a terminal does; give the exit status."""
+        for number in numbers:
+            os.killpg(self.process.pid, number)
+            time.sleep(_POLL_S)
         return self.process.wait(90)
