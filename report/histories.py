@@ -55,7 +55,7 @@ def _tell_panel(panel: Sequence[Row]) -> str:
 
 def _describe_panel(panel: Sequence[Row]) -> Iterator[Row]:
     """The runs of a workload, and the level of each stretch between two changes."""
-    named = f"{name_workload(panel[0])} ({panel[0]['workload_id'][-4:]})"
+    named = f"{name_workload(panel[0])} ({legible(panel[0]['workload_id'][-4:])})"
     levels: list[list[Row]] = [[]]
     for row in panel:
         if row["is_change_point"]:

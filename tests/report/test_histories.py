@@ -36,3 +36,10 @@ def test_what_was_recorded_on_one_day_is_counted_and_not_drawn() -> None:
     found = figure(TABLE, pa.Table.from_pylist(rows, schema=TABLE.arrow_schema))
     assert found is not None
     assert found.rows[0]["value"] == "recorded on one day, so not drawn: 1 workload"
+
+
+def test_a_control_character_in_a_workloads_id_is_not_drawn() -> None:
+    rows = [row | {"workload_id": "abc\x01\ufffe"} for row in draw_history()]
+    found = figure(TABLE, pa.Table.from_pylist(rows, schema=TABLE.arrow_schema))
+    assert found is not None
+    assert not {"\x01", "\ufffe"} & set("".join(str(value) for row in found.rows for value in row.values()))
