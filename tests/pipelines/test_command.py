@@ -205,7 +205,7 @@ def test_one_bad_manifest_fails_its_run_and_no_other(
     for name in ("a", "b", "c"):
         assert teetotal("land", str(traces[0]), "--run-id", name).exit_code == 0
     (tmp_path / "landing" / "b" / "run.toml").write_text("batch_size = -1\n")
-    done = teetotal("run", "--no-check")
+    done = teetotal("run", *_BRONZE)
     assert done.exit_code == 1
     assert "a: 1 events" in done.stdout
     assert "c: 1 events" in done.stdout
@@ -295,7 +295,7 @@ def test_without_a_terminal_progress_is_plain_lines_that_begin_before_the_work_a
     assert lines[1] == "1 of 1 runs to build or check: opening Dagster's records …"
     assert lines[2:4] == ["bronze of 1 run …", "job 1 of 1"]
     assert lines[4].startswith("  job: bronze, ")
-    assert _run_process(*places, "run", "--quiet", "--full", *_BRONZE).stderr == ""
+    assert teetotal("run", "--quiet", "--full", *_BRONZE).stderr == ""
 
 
 def test_the_first_line_of_a_run_needs_no_engine_and_no_dagster() -> None:

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.data_version import StaleStatus
 
-from assets.build import bronze, gold, silver
+from assets.build import bronze, gold
 from assets.build.catalogue import list_required
 from assets.build.freshness import mark_landing
 from assets.dagster_events import observe_landing
@@ -24,6 +24,8 @@ EVERY = {table.full_name for table in TABLES}
 BRONZE = [table.full_name for table in bronze.TABLES]
 # Some of each tier: what a launch is need not be asked of all tables each time.
 FEW = sorted(list_required(["gold.time_breakdown", "gold.trace_summary"]))
+# With those that compare two runs.
+PAIRED = sorted(list_required(["gold.step_overhead", "gold.overhead_breakdown"]))
 
 
 def test_a_launch_tells_of_every_partition_by_its_content(deployment: Deployment) -> None:
@@ -56,7 +58,7 @@ def test_many_runs_are_one_step(deployment: Deployment) -> None:
 def test_what_a_partition_holds_is_told_with_it(deployment: Deployment) -> None:
     deployment.land("off", 100, OFF)
     deployment.land("tee", 120, TEE)
-    result = deployment.launch(["off", "tee"])
+    result = deployment.launch(["off", "tee"], PAIRED)
     answer = {
         (event.asset_key.to_user_string(), event.partition): event.step_materialization_data.materialization.metadata
         for event in deployment.events(result, dg.DagsterEventType.ASSET_MATERIALIZATION)
@@ -122,14 +124,14 @@ def test_input_that_is_unchanged_is_not_computed_again_downstream(deployment: De
 def test_a_changed_directory_makes_its_run_stale_and_no_other(deployment: Deployment) -> None:
     deployment.land("off", 100, OFF)
     deployment.land("tee", 120, TEE)
-    deployment.launch(["off", "tee"])
+    deployment.launch(["off", "tee"], PAIRED)
     deployment.land("tee", 140, TEE)
     deployment.records.report_runless_asset_event(
         observe_landing("tee", mark_landing(deployment.build_context.zone, "tee"))
     )
     assert deployment.status("bronze.trace_events", "tee") is StaleStatus.STALE
     assert deployment.status("bronze.trace_events", "off") is StaleStatus.FRESH
-    result = deployment.launch(["tee"])
+    result = deployment.launch(["tee"], PAIRED)
     assert {run_id for _, run_id in deployment.list_materialised(result)} == {"tee"}
     assert deployment.status("gold.pairs", "tee") is StaleStatus.FRESH
 
@@ -137,9 +139,9 @@ def test_a_changed_directory_makes_its_run_stale_and_no_other(deployment: Deploy
 def test_a_changed_baseline_brings_the_pairs_of_other_runs_up_to_date(deployment: Deployment) -> None:
     deployment.land("off", 100, OFF)
     deployment.land("tee", 120, TEE)
-    deployment.launch(["off", "tee"])
+    deployment.launch(["off", "tee"], PAIRED)
     deployment.land("off", 90, OFF)
-    result = deployment.launch(["off"])
+    result = deployment.launch(["off"], PAIRED)
     assert {name for name, run_id in deployment.list_materialised(result) if run_id == "tee"} == {
         table.full_name.replace(".", "/") for table in gold.PAIR_TABLES
     }
@@ -149,12 +151,13 @@ def test_a_run_that_cannot_be_taken_stops_alone_is_not_tried_again_and_says_why(
     for run_id in ("a", "c"):
         deployment.land(run_id)
     deployment.land("b", manifest="regime = 1\n")
-    result = deployment.launch(["a", "b", "c"])
+    result = deployment.launch(["a", "b", "c"], FEW)
     assert not result.success
     assert deployment.events(result, dg.DagsterEventType.STEP_UP_FOR_RETRY) == []
-    for table in (*bronze.TABLES, *silver.TABLES, *gold.RUN_TABLES):
-        assert deployment.versions(table.full_name).keys() == {"a", "c"}
-        assert deployment.failed(table.full_name) == {"b"}
+    assert {name.partition(".")[0] for name in FEW} == {"bronze", "silver", "gold"}
+    for name in FEW:
+        assert deployment.versions(name).keys() == {"a", "c"}
+        assert deployment.failed(name) == {"b"}
     (failure,) = deployment.events(result, dg.DagsterEventType.STEP_FAILURE)
     assert failure.step_failure_data.error is not None
     assert "1 of 3 runs failed; the others are up to date. b: b/run.toml: regime" in str(

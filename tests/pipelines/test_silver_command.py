@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).parent.parent.parent
 _HOOK = ("tee::sendrecv", "tee::sendrecv")
 _SEALED = ("tee::encrypt", "tee::sendrecv", "tee::encrypt", "tee::sendrecv")
+TO_SILVER = tuple(word for table in silver.TABLES for word in ("--to", table.full_name))
 SEALED, OFF = 'regime = "sw_per_hop_aesgcm"\n', 'regime = "cc_off"\n'
 
 
@@ -81,7 +82,7 @@ def _no_keyring_of_ours() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def built_place(tmp_path_factory: pytest.TempPathFactory, empty_records: Path) -> Path:
-    """The place of runs of every sort that one launch has built; only to be read, or copied."""
+    """The place of runs of every sort that one launch has brought to silver; only to be read, or copied."""
     place = tmp_path_factory.mktemp("built")
     shutil.copytree(empty_records, place / ".dagster")
     landing = place / "landing"
@@ -95,7 +96,7 @@ def built_place(tmp_path_factory: pytest.TempPathFactory, empty_records: Path) -
     put(landing, "alone", OFF, kernel("gemm", 20), world_size=1)
     put_nameless(landing)
     put(landing, "torn", OFF, note("a", 10, -1), note("b", 10, 1), note("b", 10, 1))
-    done = command(place)("run", "--no-check")
+    done = command(place)("run", "--no-check", *TO_SILVER)
     assert done.exit_code == 0, done.output
     return place
 
@@ -205,13 +206,12 @@ def test_the_engines_that_the_command_offers_are_those_that_there_are() -> None:
 def test_another_engine_finds_nothing_to_change(copied_place: Path, teetotal: Callable[..., Result]) -> None:
     first, *others = engines.LOCAL_ENGINES
     # The files of a copied landing zone are others: bronze looks at them again.
-    assert teetotal("run", "--no-check", "--engine", first, "honest").exit_code == 0
+    assert teetotal("run", "--no-check", "--engine", first, *TO_SILVER, "honest").exit_code == 0
     versions = {path: path.stat().st_mtime_ns for path in (copied_place / "lake" / "silver").rglob("*.json")}
-    names = [word for table in silver.TABLES for word in ("--to", table.full_name)]
     for other in others:
-        words = ("run", "--no-check", "--engine", other, "honest")
+        words = ("run", "--no-check", "--engine", other, *TO_SILVER, "honest")
         assert teetotal(*words).stdout == "honest: up to date, nothing to do\n"
-        again = teetotal(*words, "--full", *names)
+        again = teetotal(*words, "--full")
         assert again.exit_code == 0, again.output
     assert {path: path.stat().st_mtime_ns for path in (copied_place / "lake" / "silver").rglob("*.json")} == versions
 

@@ -98,16 +98,3 @@ def test_a_query_that_is_stopped_leaves_no_process(tmp_path: Path) -> None:
     command.stdout = None
     press(command)
     require_stopped(house, command, "nothing was changed")
-
-
-def test_the_ui_stops_in_order_however_often_ctrl_c_is_pressed(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    command = start(house, "ui", "--port", "0")
-    assert command.stdout is not None
-    assert any("Ctrl-C stops it" in line for line in command.stdout)
-    for _ in range(3):
-        press(command)
-        time.sleep(0.2)
-    command.communicate(timeout=PATIENCE_S)
-    assert command.returncode == 0
-    assert house.left() == []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 import signal
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import polars as pl
@@ -32,9 +32,13 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import BrowserContext
 
-PLAIN, TEE, OTHER, BROKEN = "resnet50-plain-w2", "resnet50-sealed-w2", "resnet50-native-w2", "no-manifest-of-ours"
+PLAIN, TEE, OTHER, BROKEN = "run-plain", "run-sealed", "run-native", "no-manifest-of-ours"
 # Both name the plain run as their baseline, one of them without a TEE.
 PAIRED = (TEE, OTHER)
+# Every page is the same for a run of a few events as for a recording of hours, and comes as many times sooner.
+STEP_US, SEALING_US = 1000, 220
+MACHINE = 'model = "m"\nworld_size = 1\nbatch_size = 8\n'
+BASELINE = f'baseline = "{PLAIN}"\n{MACHINE}'
 REASON = "schema: expected 1, found 99"
 CHECK = "parts_sum_to_the_overhead"
 ARTEFACTS = ROOT / ".artifacts" / "ui"
@@ -54,8 +58,9 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> House:
     """A lake with a pair of runs in it, recorded as checked: tests/assets/test_expectations.py holds their checks."""
     # Sensors that look every second compete for the cores with the launches that tests wait for.
     made = House(tmp_path_factory.mktemp("house"), TEETOTAL_SENSOR_SECONDS="5")
-    for run_id in (PLAIN, TEE):
-        made.land(run_id)
+    land(made, PLAIN, f'regime = "cc_off"\n{MACHINE}')
+    # Sealing takes more than all that a step is longer.
+    land(made, TEE, f'regime = "sw_per_hop_aesgcm"\n{BASELINE}', STEP_US + SEALING_US - 20, SEALING_US)
     assert [one.fault for one in run(made.settings, ProgressListener(), check=False)] == [None, None]
     record_passed(made.lake, (PLAIN, TEE))
     for table in COMPARISON_TABLES:
@@ -65,11 +70,11 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> House:
 
 @pytest.fixture(scope="module")
 def serving(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """The server and the daemon; at the end a SIGTERM leaves nothing of them."""
+    """The server and the daemon; at the end a SIGTERM leaves nothing of them, and Ctrl-C on top changes nothing."""
     with Serving(house, tmp_path_factory.mktemp("said") / "log") as served:
         served.wait_for_line(r"^(http://127\.0\.0\.1:\d+) ")
         yield served
-        assert served.stop(signal.SIGTERM) == 0, served.said()
+        assert served.stop(signal.SIGTERM, signal.SIGINT, signal.SIGINT) == 0, served.said()
         assert served.said().endswith("stopped\n")
         assert house.left() == []
 
@@ -105,17 +110,27 @@ def records(house: House) -> Iterator[dg.DagsterInstance]:
         yield opened
 
 
+@dataclass(frozen=True)
+class Arrived:
+    """Two runs that landed under the daemon's eyes, one of them broken: how long gold waited, and all launches."""
+
+    seconds_to_gold: float
+    launches: dict[str, dg.DagsterRun]
+
+
 @pytest.fixture(scope="module")
-def seconds_to_gold(house: House, serving: Serving) -> float:
-    """Two runs landed under the daemon's eyes, one of them broken; the seconds until gold has the other."""
+def arrived(house: House, serving: Serving) -> Arrived:
+    """What became of them, once no launch works and the sensors see nothing more to do."""
     directory = house.zone.place.directory / BROKEN
     directory.mkdir()
     (directory / "rank0.json").write_text('{"traceEvents": []}', "utf-8")
     (directory / MANIFEST).write_text("schema = 99\n", "utf-8")
-    house.land(OTHER)
+    land(house, OTHER, f'regime = "cc_off"\n{BASELINE}', STEP_US + 100)
     begun = time.monotonic()
     eventually(lambda: OTHER in house.lake.snapshot(attested_runs.TABLE).run_ids, "gold has the run")
-    return time.monotonic() - begun
+    seconds = time.monotonic() - begun
+    with house.records() as opened:
+        return Arrived(seconds, wait_for_launches(opened, time.time()))
 
 
 def count_materialisations(records: dg.DagsterInstance, name: str) -> Counter[str]:
@@ -152,17 +167,41 @@ def contents(house: House) -> dict[tuple[str, str], str]:
     }
 
 
+def record_trace(step_us: int, sealing_us: int = 0) -> bytes:
+    """Three steps of a launch and a kernel, each as long as the step is, and of a sealed or an open hop."""
+    events: list[dict[str, Any]] = []
+    for number in range(3):
+        at, ids = 1000 + number * (step_us + 10), {"args": {"correlation": number, "External id": number}}
+        spans = (
+            ("user_annotation", f"ProfilerStep#{number}", at, step_us, 1, {}),
+            ("cpu_op", "aten::mm", at + 5, 30, 1, {"args": {"External id": number}}),
+            ("cuda_runtime", "cudaLaunchKernel", at + 10, step_us // 100, 1, ids),
+            ("kernel", "gemm", at + 30, step_us // 3, 7, ids),
+            ("user_annotation", "tee::all_reduce#1000", at + 500, 50 + sealing_us, 1, {}),
+            *([("user_annotation", "tee::seal#1000", at + 510, sealing_us, 1, {})] if sealing_us else []),
+            ("user_annotation", "tee::send#1000", at + 510 + sealing_us, 20, 1, {}),
+        )
+        for category, name, start, length, thread, more in spans:
+            events.append({"ph": "X", "cat": category, "name": name, "ts": start, "dur": length, "tid": thread, **more})
+    answer = {"distributedInfo": {"rank": 0, "world_size": 1}, "baseTimeNanoseconds": 10**18}
+    return json.dumps({**answer, "traceEvents": events}).encode()
+
+
+def land(house: House, run_id: str, manifest: str, step_us: int = STEP_US, sealing_us: int = 0) -> None:
+    """Put a small run into the landing zone, whole."""
+    aside = house.settings.docs.parent / run_id
+    aside.mkdir(parents=True)
+    (aside / "rank0.json").write_bytes(record_trace(step_us, sealing_us))
+    (aside / MANIFEST).write_text(manifest, "utf-8")
+    house.zone.place.directory.mkdir(exist_ok=True)
+    aside.rename(house.zone.place.directory / run_id)
+
+
 def lengthen_steps(house: House, run_id: str) -> None:
-    """Another recording in the place of a file, each step of it a millisecond longer."""
-    file = next((house.zone.place.directory / run_id).glob("*r0.json.gz"))
-    trace = json.loads(gzip.decompress(file.read_bytes()))
-    longer = [event for event in trace["traceEvents"] if str(event.get("name")).startswith("ProfilerStep#")]
-    assert longer
-    for event in longer:
-        event["dur"] += 1000
-    aside = house.settings.docs.parent / file.name
-    aside.write_bytes(gzip.compress(json.dumps(trace).encode(), mtime=0))
-    aside.replace(file)
+    """Another recording in the place of a file, each step of it a tenth of a millisecond longer."""
+    aside = house.settings.docs.parent / "longer.json"
+    aside.write_bytes(record_trace(STEP_US + 100))
+    aside.replace(house.zone.place.directory / run_id / "rank0.json")
 
 
 def test_the_graph_shows_the_three_tiers(page: Page) -> None:
@@ -179,10 +218,8 @@ def test_a_gold_partition_shows_its_rows_and_its_picture(page: Page) -> None:
     expect(at_once).to_be_visible()
     assert at_once.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
     page.screenshot(path=ARTEFACTS / "figure_without_a_click.png")
-    page.get_by_role("row", name="rows_shown").get_by_text("[Show Markdown]").click()
     row = page.get_by_role("row").filter(has=page.get_by_role("cell", name="crypto", exact=True)).last
     expect(row).to_contain_text("110 %")
-    page.keyboard.press("Escape")
     page.get_by_role("row", name="picture").get_by_text("[Show Markdown]").click()
     picture = page.locator('img[src^="data:image/svg"]')
     expect(picture).to_be_visible()
@@ -206,22 +243,16 @@ def test_one_partition_is_launched_by_hand(page: Page, records: dg.DagsterInstan
     assert launched.job_name == "ingest"
 
 
-def test_a_run_that_is_dropped_reaches_gold_without_a_hand(
-    page: Page, house: House, seconds_to_gold: float, records: dg.DagsterInstance
-) -> None:
-    (ARTEFACTS / "seconds.json").write_text(
-        json.dumps({"from landing zone to gold": round(seconds_to_gold, 1)}), "utf-8"
-    )
-    wait_for_launches(records, time.time())
+def test_a_run_that_is_dropped_reaches_gold_without_a_hand(page: Page, house: House, arrived: Arrived) -> None:
+    seconds = {"from landing zone to gold": round(arrived.seconds_to_gold, 1)}
+    (ARTEFACTS / "seconds.json").write_text(json.dumps(seconds), "utf-8")
     assert {name for name, run_id in contents(house) if run_id == OTHER} >= {"gold.time_breakdown", "silver.spans"}
     page.goto("/runs")
     expect(page.get_by_text("landing_sensor").first).to_be_visible()
 
 
-def test_a_partition_that_failed_says_so_and_its_event_says_why(
-    page: Page, seconds_to_gold: float, records: dg.DagsterInstance
-) -> None:
-    wait_for_launches(records, time.time())
+@pytest.mark.usefixtures("arrived")
+def test_a_partition_that_failed_says_so_and_its_event_says_why(page: Page) -> None:
     page.goto(f"/assets/bronze/runs?view=partitions&partition={BROKEN}")
     expect(page.get_by_text("failed, and did not materialize this asset")).to_be_visible()
     page.screenshot(path=ARTEFACTS / "failed_partition.png")
@@ -230,11 +261,8 @@ def test_a_partition_that_failed_says_so_and_its_event_says_why(
     expect(page.get_by_text(REASON).first).to_be_visible()
 
 
-def test_a_broken_manifest_turns_no_table_red_but_the_one_that_it_is_read_into(
-    page: Page, seconds_to_gold: float, records: dg.DagsterInstance
-) -> None:
-    launches = wait_for_launches(records, time.time())
-    (failed,) = [one for one in launches.values() if one.status is dg.DagsterRunStatus.FAILURE]
+def test_a_broken_manifest_turns_no_table_red_but_the_one_that_it_is_read_into(page: Page, arrived: Arrived) -> None:
+    (failed,) = [one for one in arrived.launches.values() if one.status is dg.DagsterRunStatus.FAILURE]
     assert failed.tags["partition"] == BROKEN
     # A table's page is red while the last launch that made it failed: no other table is made by this one.
     assert failed.asset_selection == {asset_key("bronze.runs")}
@@ -245,21 +273,20 @@ def test_a_broken_manifest_turns_no_table_red_but_the_one_that_it_is_read_into(
     expect(page.get_by_text(f"partition: {BROKEN}").first).to_be_visible()
 
 
-def test_where_nothing_is_touched_nothing_is_launched(seconds_to_gold: float, records: dg.DagsterInstance) -> None:
-    before = wait_for_launches(records, time.time())
-    assert wait_for_launches(records, time.time()).keys() == before.keys()
+def test_where_nothing_is_touched_nothing_is_launched(arrived: Arrived, records: dg.DagsterInstance) -> None:
+    assert wait_for_launches(records, time.time()).keys() == arrived.launches.keys()
 
 
 def test_a_changed_file_brings_its_run_and_the_pairs_of_its_run_up_to_date_and_no_other(
-    page: Page, house: House, seconds_to_gold: float, records: dg.DagsterInstance
+    page: Page, house: House, arrived: Arrived, records: dg.DagsterInstance
 ) -> None:
-    before, launched = contents(house), wait_for_launches(records, time.time())
+    before = contents(house)
     counts = {name: count_materialisations(records, name) for name in ("silver.spans", "gold.step_overhead")}
     lengthen_steps(house, PLAIN)
     eventually(
         lambda: {PLAIN, *PAIRED} <= list_changed_runs(before, contents(house)), "the run and its pairs are up to date"
     )
-    new = [one for run_id, one in wait_for_launches(records, time.time()).items() if run_id not in launched]
+    new = [one for run_id, one in wait_for_launches(records, time.time()).items() if run_id not in arrived.launches]
     assert list_changed_runs(before, contents(house)) == {PLAIN, *PAIRED}
     for run_id in PAIRED:
         assert {key for key, digest in contents(house).items() if key[1] == run_id and digest != before[key]} == {

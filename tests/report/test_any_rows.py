@@ -19,6 +19,7 @@ from report.pictures import figure, picture
 from report.terminal import plot
 from tests.report.test_markdown import cells, strange
 from tests.report.test_pictures import MARKS
+from tests.support.campaigns import pick_size
 from tests.support.drawn_figures import SVG, parse_svg
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def tables(table: Table) -> st.SearchStrategy[pa.Table]:
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
-@settings(max_examples=40)
+@settings(max_examples=pick_size(20, 200))
 @given(data=st.data())
 def test_any_rows_give_a_specification_a_plot_and_an_inert_table(table: Table, data: st.DataObject) -> None:
     rows = data.draw(tables(table))
@@ -70,7 +71,7 @@ def test_any_rows_give_a_specification_a_plot_and_an_inert_table(table: Table, d
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
 # A failing example is told as it was found: to shrink one takes a picture each time.
-@settings(max_examples=8, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=pick_size(4, 40), phases=[Phase.explicit, Phase.generate])
 @given(data=st.data())
 def test_any_rows_give_a_well_formed_picture(table: Table, data: st.DataObject) -> None:
     svg = picture(table, data.draw(tables(table)))
