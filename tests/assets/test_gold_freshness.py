@@ -14,6 +14,7 @@ from lake.store import Lake
 from pipelines.cli.demo import land_samples
 from pipelines.settings import settings
 from tests.support.build_runs import build_comparisons, build_runs
+from tests.support.campaigns import is_soak
 from tests.support.small_runs import OFF, TEE, trace
 from tests.support.up_to_date import find_made
 
@@ -187,8 +188,10 @@ def test_duckdb_writes_the_gold_that_polars_writes(recorded_lake: Lake, lake: La
     pair = ("resnet50-plain-w2", "resnet50-sealed-w2")
     # With their repeats, which have no trace: a pair is made from all runs of both sides.
     run_ids = land_samples(zone, pair)
-    build_runs(lake, zone, [run_id for run_id in run_ids if run_id not in pair])
-    build_runs(lake, zone, pair, "duckdb")
+    # The sealed run has rows in more tables; DuckDB plans every table anew for each run. In the soak it makes both.
+    by_duckdb = pair if is_soak() else pair[1:]
+    build_runs(lake, zone, [run_id for run_id in run_ids if run_id not in by_duckdb])
+    build_runs(lake, zone, by_duckdb, "duckdb")
     for table in (*gold.RUN_TABLES, *gold.PAIR_TABLES):
         for run_id in run_ids:
             ours, theirs = (place.scan(table, [run_id]).sort(table.key).collect() for place in (lake, recorded_lake))

@@ -16,6 +16,7 @@ from bronze.kineto import NotATrace
 from bronze.kineto_arguments import ARGUMENTS
 from bronze.limits import Limits
 from lake.tables import Kind
+from tests.support.campaigns import pick_size
 from tests.support.traces import CarefulReader, Reading, native, read
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def _argument_agrees(argument: Argument, row: dict[str, Any], arguments: dict[st
 # -- laws ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=pick_size(20, 400))
 @given(
     events=_TRACES,
     layout=st.sampled_from(sorted(_LAYOUTS)),
@@ -236,7 +237,7 @@ _JUNK = st.sampled_from(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=pick_size(30, 600))
 @given(
     events=st.lists(_EVENTS, min_size=1, max_size=8),
     layout=st.sampled_from(["native", "ending", "bare"]),

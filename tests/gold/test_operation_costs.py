@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gold import operation_costs, operation_overhead
 from gold.pairs import Pair
+from tests.support.campaigns import pick_size
 from tests.support.gold_rows import InSlices
 from tests.support.gold_rows import measure_rows as answered_with
 from tests.support.silver_rows import RUN, rows_of
@@ -226,6 +227,7 @@ def test_totals_of_a_step_have_an_overhead_of_their_own() -> None:
     assert row["step_overhead_ns"] is None
 
 
+@settings(max_examples=pick_size(25, 300))
 @given(st.lists(st.integers(0, 10**12), min_size=9, max_size=60))
 def test_bounds_are_observed_lie_around_the_median_and_hold_enough(durations: list[int]) -> None:
     from lake.engines import engine as lake_engine

@@ -4,11 +4,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gold import step_energy
 from lake.engines import engine as lake_engine
+from tests.support.campaigns import pick_size
 from tests.support.gold_rows import measure_rows
 from tests.support.silver_rows import RUN
 
@@ -175,6 +176,7 @@ def test_readings_that_never_change_tell_no_period_and_carry_no_verdict(engine: 
     assert found.select(ENOUGH).rows() == [(20, S, None, False)]
 
 
+@settings(max_examples=pick_size(30, 300))
 @given(
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 1000)), min_size=2, max_size=8),
     st.lists(st.integers(0, 1000), min_size=2, max_size=6, unique=True),

@@ -14,6 +14,7 @@ from gold.time_breakdown import KINDS, PARTS
 from gold.waiting import find_waits
 from lake.engines import engine as lake_engine
 from lake.frames import cut_plan
+from tests.support.campaigns import pick_size
 from tests.support.gold_rows import measure_rows
 from tests.support.silver_rows import RUN
 
@@ -301,7 +302,7 @@ def test_parts_sum_to_the_step_whatever_runs_and_however_time_is_sliced(
 
 
 @given(CASES)
-@settings(max_examples=15)
+@settings(max_examples=pick_size(6, 60))
 def test_engines_agree_on_whatever_runs(cases: list[tuple[Any, Any]]) -> None:
     spanned, stepped = lay_out(cases, is_seen=False)
     assert break_down(POLARS, spanned, stepped).equals(break_down(DUCKDB, spanned[::-1], stepped[::-1]))

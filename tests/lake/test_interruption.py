@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,11 +15,12 @@ from bronze.limits import Limits
 from lake.locations import Location
 from lake.store import Lake
 from tests.support.campaigns import pick_size
-from tests.support.processes import finish, start
+from tests.support.processes import Forks
 from tests.support.sample_tables import digests, trace
 from tests.support.up_to_date import find_landed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from lake.landing_zone import LandingZone
@@ -35,9 +34,17 @@ ANYWHERE, AT_COMMITS = pick_size(3, 120), pick_size(len(BRONZE), 20 * len(BRONZE
 KILLS = ANYWHERE + AT_COMMITS
 
 
-def seconds_of_a_whole_run(lake: Lake, zone: LandingZone) -> float:
+@pytest.fixture
+def forks() -> Iterator[Forks]:
+    """Landings to be killed."""
+    found = Forks()
+    yield found
+    found.end()
+
+
+def seconds_of_a_whole_run(forks: Forks, lake: Lake, zone: LandingZone) -> float:
     began = time.monotonic()
-    finish(start("land", str(lake.place), str(zone.place), RUN))
+    forks.run("land", str(lake.place), str(zone.place), RUN)
     return time.monotonic() - began
 
 
@@ -56,24 +63,9 @@ def moments(duration: float, chance: random.Random) -> list[Moment]:
     return chance.sample(anywhere + commits, KILLS)
 
 
-def kill_at(moment: Moment, lake: Lake, zone: LandingZone) -> bool:
-    """Start a landing and kill -9 it at that moment; whether it was still at work."""
-    process = start("land", str(lake.place), str(zone.place), RUN)
-    for _ in range(moment.commit):
-        assert process.stdout is not None
-        assert process.stdout.readline() == "commit\n"
-    try:
-        process.wait(moment.seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-    process.communicate()
-    assert process.returncode in {0, -signal.SIGKILL}
-    return process.returncode != 0
-
-
 @pytest.mark.timeout(pick_size(300, 14_400))
 def test_killed_at_any_moment_a_run_leaves_the_old_content_or_the_new_and_a_clean_run_mends_it(
-    land_files: LandFiles, tmp_path: Path
+    land_files: LandFiles, tmp_path: Path, forks: Forks
 ) -> None:
     lake, zone = land_files.lake, land_files.zone
     last = [trace(2, EVENTS, seed=seed) for seed in (0, 1)]
@@ -86,13 +78,14 @@ def test_killed_at_any_moment_a_run_leaves_the_old_content_or_the_new_and_a_clea
         materialise(elsewhere, zone, RUN, Limits())
         whole.append(digests(elsewhere, RUN, BRONZE))
     empty = digests(lake, RUN, BRONZE)
-    duration = seconds_of_a_whole_run(Lake(Location.of(tmp_path / "timed")), zone)
+    duration = seconds_of_a_whole_run(forks, Lake(Location.of(tmp_path / "timed")), zone)
 
     killed, states = 0, set()
     for place, moment in enumerate(moments(duration, random.Random(20))):
         # Two contents in turn, so that every run has something to replace.
         (directory / "rank2.json").write_bytes(last[place % 2])
-        killed += kill_at(moment, lake, zone)
+        places = str(lake.place), str(zone.place), RUN
+        killed += forks.is_killed("land", *places, line="commit", times=moment.commit, seconds=moment.seconds)
         found = digests(lake, RUN, BRONZE)
         assert all(found[name] in {empty[name], whole[0][name], whole[1][name]} for name in found)
         assert not any(lake.snapshot(table).damages(RUN) for table in BRONZE), "rows that nobody can read"

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,7 +17,7 @@ from lake.store import Lake
 from pipelines.cli.keys import reseal_tables
 from tests.support.campaigns import pick_size
 from tests.support.planted_texts import finds
-from tests.support.processes import start
+from tests.support.processes import Forks
 from tests.support.sample_tables import (
     FIRST,
     HOST,
@@ -34,6 +32,7 @@ from tests.support.sample_tables import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     import pyarrow as pa
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from lake.table_log import TableLog
 
 RUNS = [f"run-{place}" for place in range(6)]
-ROWS = 4_000
+ROWS = pick_size(1_000, 4_000)
 
 
 @pytest.fixture
@@ -182,19 +181,12 @@ class Moment:
     seconds: float
 
 
-def kill_at(moment: Moment, lake: Lake, keyring: KeyringFile) -> bool:
-    """Start a rotation and kill -9 it at that moment; whether it was still at work."""
-    process = start("rotate", str(lake.place), str(keyring.path))
-    for _ in range(moment.partition):
-        assert process.stdout is not None
-        assert process.stdout.readline() == "reseal\n"
-    try:
-        process.wait(moment.seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-    process.communicate()
-    assert process.returncode in {0, -signal.SIGKILL}
-    return process.returncode != 0
+@pytest.fixture
+def forks() -> Iterator[Forks]:
+    """Rotations to be killed."""
+    found = Forks()
+    yield found
+    found.end()
 
 
 def big(run_id: str) -> pa.Table:
@@ -203,7 +195,7 @@ def big(run_id: str) -> pa.Table:
 
 @pytest.mark.timeout(pick_size(300, 14_400))
 def test_killed_at_any_moment_a_rotation_loses_nothing_and_can_be_finished(
-    lake: Lake, keyring: KeyringFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, keyring: KeyringFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: Forks
 ) -> None:
     for run_id in RUNS:
         lake.replace(VISITS, run_id, big(run_id), FIRST, seen=SECOND)
@@ -211,7 +203,8 @@ def test_killed_at_any_moment_a_rotation_loses_nothing_and_can_be_finished(
     moments = [Moment(1 + place % len(RUNS), chance.uniform(0, 0.08)) for place in range(pick_size(8, 320))]
     killed, mixed = 0, 0
     for moment in moments:
-        killed += kill_at(moment, lake, keyring)
+        places = str(lake.place), str(keyring.path)
+        killed += forks.is_killed("rotate", *places, line="reseal", times=moment.partition, seconds=moment.seconds)
         found = lake.sealed_with(VISITS)
         assert all(len(found[run_id]) == 1 for run_id in RUNS), "a partition holds tokens of two keys"
         mixed += len(set.union(*found.values())) > 1

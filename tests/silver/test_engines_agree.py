@@ -12,6 +12,7 @@ from polars.testing import assert_frame_equal
 from assets.build.chunking import part_of, plan_chunks
 from assets.build.silver import TABLES
 from lake.engines import PolarsEngine
+from tests.support.campaigns import pick_size
 from tests.support.generated_runs import BATCHES, CASES, join_batch, shuffle
 from tests.support.silver_rows import Bronze, conform_chain, event
 
@@ -89,7 +90,7 @@ def _shares(events: Frame, counts: dict[int, int], most: int) -> Iterator[Frame]
         yield rows if chunk.parts == 1 else rows.filter(part_of(chunk.parts) == chunk.part)
 
 
-@pytest.mark.parametrize(("batch", "most"), [(0, 4), (1, 9), (2, 1000)])
+@pytest.mark.parametrize(("batch", "most"), [(0, pick_size(12, 4)), (1, pick_size(30, 9)), (2, 1000)])
 def test_spans_made_in_chunks_are_those_made_at_once(batch: int, most: int) -> None:
     bronze = join_batch(batch)
     counts = Counter(bronze.events.column("rank").to_pylist())

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from lake.engines import PolarsEngine
 from silver import spans
 from silver.interval_cover import add_covered_time
+from tests.support.campaigns import pick_size
 from tests.support.silver_rows import RUN, rows_of
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def _by_counting(rows: list[Interval], cover: list[Interval]) -> list[int]:
 _INTERVALS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 40), st.integers(0, 20)), max_size=12)
 
 
-@settings(max_examples=300)
+@settings(max_examples=pick_size(100, 1000))
 @given(rows=_INTERVALS, cover=_INTERVALS)
 def test_coverage_is_what_counting_every_nanosecond_gives(rows: list[Interval], cover: list[Interval]) -> None:
     assert _measure_cover(PolarsEngine(), rows, cover) == _by_counting(rows, cover)

@@ -48,11 +48,11 @@ def connect(standalone: Cluster, installed: Installation) -> Iterator[dict[str, 
 
 @pytest.fixture(scope="session")
 def bench(installed: Installation, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """Two bundled recordings and a run of several ranks made from one, and the lake that Polars makes of them."""
+    """A bundled recording and a run of several ranks made from it, and the lake that Polars makes of them."""
     home = tmp_path_factory.mktemp("bench")
     KeyringFile(home / "keyring.json").create()
     zone = LandingZone(Location.of(home / "landing"))
-    recordings = tuple(sorted(land_samples(zone))[:2])
+    recordings = tuple(sorted(land_samples(zone))[:1])
     bench = Bench(home, recordings, installed.python)
     trace = max((home / "landing" / recordings[0]).glob("*.json.gz"), key=lambda path: path.stat().st_size)
     many_ranks(trace, home / "landing" / bench.many, _RANKS, 1)

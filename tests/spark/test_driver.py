@@ -6,7 +6,7 @@ import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.support.spark_lakes import of
+from tests.support.spark_lakes import ASKED, check_asked, of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def test_a_driver_that_is_killed_leaves_the_lake_as_it_was_and_the_next_run_repa
         "TEETOTAL_SPARK_MEMORY": "1g",
         "TEETOTAL_SPARK_PYTHON": str(installed.python),
     }
-    words = ("run", "--engine", "spark", "--no-check", bench.many)
+    words = ("run", "--engine", "spark", "--no-check", *ASKED, bench.many)
     running = bench.start("killed", *words, **setting)
     bench.await_spooled("killed", "bronze.trace_events", running)
     os.killpg(running.pid, signal.SIGKILL)
@@ -39,6 +39,9 @@ def test_a_driver_that_is_killed_leaves_the_lake_as_it_was_and_the_next_run_repa
     assert bench.state("killed") == before
 
     bench.teetotal("killed", *words, **setting)
-    bench.teetotal("fewer", "run", "--no-check", bench.many)
-    assert of(bench.state("killed"), bench.many) == of(bench.state("fewer"), bench.many) != of(before, bench.many)
+    bench.teetotal("fewer", "run", "--no-check", *ASKED, bench.many)
+    wanted = of(bench.state("fewer"), bench.many)
+    found = {name: digest for name, digest in of(bench.state("killed"), bench.many).items() if name in wanted}
+    assert found == wanted != {name: digest for name, digest in before.items() if name in wanted}
+    check_asked(wanted, of(before, bench.many) | wanted)
     assert bench.spooled("killed", "bronze.trace_events") == []

@@ -12,11 +12,14 @@ from benchmarks.standalone import environment
 from lake.keyring import KeyringFile
 from lake.locations import Location
 from lake.store import Lake
+from tests.support.campaigns import is_soak
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PATIENCE_S = 240
+# Where a process dies in the midst of bronze: one answer and what it needs, in the soak all tables. Each takes a job.
+ASKED = () if is_soak() else ("--to", "gold.time_breakdown")
 # The content digest of every table and run.
 State = dict[tuple[str, str], str]
 
@@ -73,6 +76,14 @@ class Bench:
             assert process.poll() is None, process.communicate()[0]
             assert time.monotonic() < deadline
             time.sleep(0.02)
+
+
+def check_asked(found: State, wanted: State) -> None:
+    """The tables that were asked for are there, of every tier, and each is what it should be."""
+    assert found == {name: digest for name, digest in wanted.items() if name in found}
+    assert {table.partition(".")[0] for table, _ in found} == {"bronze", "silver", "gold"}
+    assert "gold.time_breakdown" in {table for table, _ in found}
+    assert (len(found) == len(wanted)) == is_soak()
 
 
 def of(state: State, *run_ids: str) -> State:
