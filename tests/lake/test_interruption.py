@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -15,7 +16,7 @@ from bronze.limits import Limits
 from lake.locations import Location
 from lake.store import Lake
 from tests.support.campaigns import pick_size
-from tests.support.processes import Forks
+from tests.support.forks import Forks
 from tests.support.sample_tables import digests, trace
 from tests.support.up_to_date import find_landed
 
@@ -37,14 +38,14 @@ KILLS = ANYWHERE + AT_COMMITS
 @pytest.fixture
 def forks() -> Iterator[Forks]:
     """Landings to be killed."""
-    found = Forks()
+    found = Forks("tests.support.processes")
     yield found
     found.end()
 
 
 def seconds_of_a_whole_run(forks: Forks, lake: Lake, zone: LandingZone) -> float:
     began = time.monotonic()
-    forks.run("land", str(lake.place), str(zone.place), RUN)
+    assert forks.run("land", {}, lake.place, zone.place, RUN) == 0
     return time.monotonic() - began
 
 
@@ -84,8 +85,8 @@ def test_killed_at_any_moment_a_run_leaves_the_old_content_or_the_new_and_a_clea
     for place, moment in enumerate(moments(duration, random.Random(20))):
         # Two contents in turn, so that every run has something to replace.
         (directory / "rank2.json").write_bytes(last[place % 2])
-        places = str(lake.place), str(zone.place), RUN
-        killed += forks.is_killed("land", *places, line="commit", times=moment.commit, seconds=moment.seconds)
+        run_killed = partial(forks.run, kill_after_s=moment.seconds, line="commit", times=moment.commit)
+        killed += run_killed("land", {}, lake.place, zone.place, RUN) != 0
         found = digests(lake, RUN, BRONZE)
         assert all(found[name] in {empty[name], whole[0][name], whole[1][name]} for name in found)
         assert not any(lake.snapshot(table).damages(RUN) for table in BRONZE), "rows that nobody can read"

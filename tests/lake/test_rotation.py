@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,8 +17,8 @@ from lake.locations import Location
 from lake.store import Lake
 from pipelines.cli.keys import reseal_tables
 from tests.support.campaigns import pick_size
+from tests.support.forks import Forks
 from tests.support.planted_texts import finds
-from tests.support.processes import Forks
 from tests.support.sample_tables import (
     FIRST,
     HOST,
@@ -184,7 +185,7 @@ class Moment:
 @pytest.fixture
 def forks() -> Iterator[Forks]:
     """Rotations to be killed."""
-    found = Forks()
+    found = Forks("tests.support.processes")
     yield found
     found.end()
 
@@ -203,8 +204,8 @@ def test_killed_at_any_moment_a_rotation_loses_nothing_and_can_be_finished(
     moments = [Moment(1 + place % len(RUNS), chance.uniform(0, 0.08)) for place in range(pick_size(8, 320))]
     killed, mixed = 0, 0
     for moment in moments:
-        places = str(lake.place), str(keyring.path)
-        killed += forks.is_killed("rotate", *places, line="reseal", times=moment.partition, seconds=moment.seconds)
+        run_killed = partial(forks.run, kill_after_s=moment.seconds, line="reseal", times=moment.partition)
+        killed += run_killed("rotate", {}, lake.place, keyring.path) != 0
         found = lake.sealed_with(VISITS)
         assert all(len(found[run_id]) == 1 for run_id in RUNS), "a partition holds tokens of two keys"
         mixed += len(set.union(*found.values())) > 1

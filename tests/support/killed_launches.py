@@ -1,19 +1,14 @@
-"""What a kill campaign runs in a process of its own: `python -m tests.support.killed_launches`, a launch a line.
+"""What a kill campaign runs: launches and upkeep, each a fork of `python -m tests.support.killed_launches serve`.
 
-Every launch is a fork of this process, which has imported everything and started no thread: a kill costs no start. A
-launch does what `teetotal run` does, without Dagster and its records: it assesses, makes what is stale, and records the
-checks. The checks themselves are not held: their rows are right, and what is killed here are commits. Upkeep is what
-the nightly `maintenance` does to the tables.
+A launch does what `teetotal run` does, without Dagster and its records: it assesses, makes what is stale, and records
+the checks. The checks themselves are not held: their rows are right, and what is killed here are commits. Upkeep is
+what the nightly `maintenance` does to the tables.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +27,7 @@ from lake.landing_zone import LandingZone
 from lake.locations import Location
 from lake.store import Lake
 from tests.support.build_runs import build_pairs, record_passed
+from tests.support.forks import Forks, serve_jobs
 from tests.support.small_runs import trace
 
 if TYPE_CHECKING:
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
     from lake.staging import Stage
     from lake.tables import Table
 
-ROOT = Path(__file__).parent.parent.parent
 ANY = "any"
 _RETENTION_HOURS = 168
 
@@ -124,58 +119,34 @@ def tidy(lake: Lake) -> None:
 
 
 class Launcher:
-    """The other end: launches, each in a fork of one process that stands ready."""
+    """Launches and upkeep, each a fork of one process that stands ready."""
 
     def __init__(self, *before: str) -> None:
         """`before` are words before the command, such as a program that gives it another clock."""
-        self._process = subprocess.Popen(
-            [*before, sys.executable, "-m", "tests.support.killed_launches"],
-            cwd=ROOT,
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        self._forks = Forks("tests.support.killed_launches", *before)
 
     def launch(self, home: Path, name: str, kill_after: str | None = None) -> int:
         """Launch on a lake, and be killed after a commit of a kind; gives how the launch ended."""
-        return self._ask(home, name, "launch", kill_after)
+        return self._forks.run(_launch_there.__name__, home, name, kill_after)
 
     def tidy(self, home: Path, name: str, seconds: float | None = None) -> int:
         """Tidy a lake, and be killed after some time; gives how that ended."""
-        return self._ask(home, name, "tidy", seconds)
-
-    def _ask(self, *words: object) -> int:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(words, default=str) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+        return self._forks.run(_tidy_there.__name__, home, name, kill_after_s=seconds)
 
     def end(self) -> None:
         """Let the process end."""
-        self._process.communicate(timeout=60)
+        self._forks.end()
 
 
-def serve() -> None:
-    """Fork a process for every line of standard input; say how each ended, negative for a signal."""
-    for line in sys.stdin:
-        home, name, what, killed = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            lake = open_lake(Path(home), name)
-            if what == "tidy":
-                tidy(lake)
-            else:
-                lake.kill_after = killed
-                launch(lake, LandingZone(Location.of(Path(home) / "landing")))
-            os._exit(0)
-        if what == "tidy" and killed is not None:
-            time.sleep(killed)
-            os.kill(pid, signal.SIGKILL)
-        _, ended = os.waitpid(pid, 0)
-        sys.stdout.write(f"{os.waitstatus_to_exitcode(ended)}\n")
-        sys.stdout.flush()
+def _launch_there(home: str, name: str, kill_after: str | None) -> None:
+    lake = open_lake(Path(home), name)
+    lake.kill_after = kill_after
+    launch(lake, LandingZone(Location.of(Path(home) / "landing")))
+
+
+def _tidy_there(home: str, name: str) -> None:
+    tidy(open_lake(Path(home), name))
 
 
 if __name__ == "__main__":
-    serve()
+    serve_jobs({job.__name__: job for job in (_launch_there, _tidy_there)})

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +16,7 @@ from lake.landing_zone import LandingZone
 from lake.locations import Location
 from lake.store import Lake
 from pipelines.process_costs import start_without_pandas
+from tests.support.forks import serve_jobs
 from tests.support.sample_tables import READINGS, VISITS, readings
 
 if TYPE_CHECKING:
@@ -65,79 +62,6 @@ def finish(*running: subprocess.Popen[str]) -> None:
     failed = [text for process, text in zip(running, said, strict=True) if process.returncode]
     if failed:
         raise AssertionError(f"{len(failed)} of {len(running)} processes failed, the first with:\n{failed[0]}")
-
-
-class Forks:
-    """Jobs to be killed, each a fork of one process that has imported everything and started no thread."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.processes", "serve", "{}"],
-            cwd=ROOT,
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-
-    def run(self, job: str, *arguments: str) -> None:
-        """Run a job to its end; complain where it fails."""
-        self._tell(json.dumps([job, *arguments]))
-        self._tell("wait")
-        said, ended = self._await_end()
-        if ended:
-            raise AssertionError(f"{job} ended with {ended}:\n{said}")
-
-    def is_killed(self, job: str, *arguments: str, line: str, times: int, seconds: float) -> bool:
-        """Kill -9 a job so many seconds after it has said a line so many times; whether it was still at work."""
-        self._tell(json.dumps([job, *arguments]))
-        said = [self._read() for _ in range(times)]
-        time.sleep(seconds)
-        self._tell("kill")
-        rest, ended = self._await_end()
-        if said != [f"{line}\n"] * times or ended not in {0, -signal.SIGKILL}:
-            raise AssertionError(f"{job} ended with {ended}:\n{''.join(said)}{rest}")
-        return ended != 0
-
-    def _await_end(self) -> tuple[str, int]:
-        """What a job says up to its end, and how it ended."""
-        said: list[str] = []
-        for line in iter(self._read, ""):
-            if line.startswith("ended "):
-                return "".join(said), int(line.removeprefix("ended "))
-            said.append(line)
-        raise AssertionError("the process that jobs are forks of is gone: " + "".join(said))
-
-    def _tell(self, line: str) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.write(f"{line}\n")
-            self._process.stdin.flush()
-
-    def _read(self) -> str:
-        return "" if self._process.stdout is None else self._process.stdout.readline()
-
-    def end(self) -> None:
-        """Let the process end."""
-        self._process.communicate(timeout=60)
-
-
-def serve(_: dict[str, str]) -> None:
-    """Fork a process for a job; kill it, or wait for it, once told to; say how it ended, negative for a signal."""
-    for line in sys.stdin:
-        job, *arguments = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            try:
-                _JOBS[job]({}, *arguments)
-            except Exception:  # noqa: BLE001 - the other end shows what went wrong
-                traceback.print_exc()
-                os._exit(1)
-            print("done", flush=True)  # noqa: T201 - who waits for another line learns that it will not come
-            os._exit(0)
-        if sys.stdin.readline() == "kill\n":
-            os.kill(pid, signal.SIGKILL)  # where it has ended, it is still there until waited for
-        ended = os.waitpid(pid, 0)[1]
-        print("ended", os.waitstatus_to_exitcode(ended), flush=True)  # noqa: T201 - as above
 
 
 def write(options: dict[str, str], root: str, run_id: str, power: str, rows: str, times: str) -> None:
@@ -194,10 +118,13 @@ def land_halfway(options: dict[str, str], landing: str, run_id: str, *paths: str
     LandingZone(Location.of(landing, options)).land(run_id, {Path(path).name: Path(path) for path in paths}, "")
 
 
-_KNOWN: tuple[Callable[..., None], ...] = (write, open_keyring, rotate, land, land_halfway, serve)
+_KNOWN: tuple[Callable[..., None], ...] = (write, open_keyring, rotate, land, land_halfway)
 _JOBS = {function.__name__: function for function in _KNOWN}
 
 if __name__ == "__main__":
     start_without_pandas()
-    job, given, *arguments = sys.argv[1:]
-    _JOBS[job](json.loads(given), *arguments)
+    if sys.argv[1:] == ["serve"]:
+        serve_jobs(_JOBS)
+    else:
+        job, given, *arguments = sys.argv[1:]
+        _JOBS[job](json.loads(given), *arguments)
