@@ -241,7 +241,7 @@ def land_beside(far: Site) -> Site:
 def test_maintenance_and_forgetting_work_in_the_store(sites: Sites) -> None:
     far = sites.far if is_soak() else land_beside(sites.far)
     before = far.state
-    assert {run_id for _, run_id in before} == set(RUNS)
+    assert {run_id for name, run_id in before if name.startswith("bronze.")} == set(RUNS)
     with open_instance(far.chosen.home) as records:
         job = build_definitions(far.chosen).resolve_job_def("maintenance")
         assert job.execute_in_process(instance=records, raise_on_error=True).success
