@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -182,20 +180,15 @@ def test_storage_that_refuses_twice_is_tried_until_it_answers(deployment: Deploy
     obstacle = deployment.place / "lake" / "silver" / "spans"
     obstacle.parent.mkdir(parents=True)
     obstacle.write_text("in the way")
-    retries = [0]
+    retries = []
 
-    def clear() -> None:
-        while retries[0] < 2:
-            time.sleep(0.05)
-            for run in deployment.records.get_runs():
-                kinds = {dg.DagsterEventType.STEP_UP_FOR_RETRY}
-                retries[0] = len(deployment.records.all_logs(run.run_id, of_type=kinds))
-        obstacle.unlink()
+    def clear(entry: dg.EventLogEntry) -> None:
+        if entry.dagster_event_type == dg.DagsterEventType.STEP_UP_FOR_RETRY:
+            retries.append(entry)
+            if len(retries) == 2:
+                obstacle.unlink()
 
-    clearing = threading.Thread(target=clear)
-    clearing.start()
-    result = deployment.launch(["a", "b"])
-    clearing.join()
+    result = deployment.launch(["a", "b"], listener=clear)
     assert len(deployment.events(result, dg.DagsterEventType.STEP_UP_FOR_RETRY)) == 2
     assert deployment.versions("gold.time_breakdown").keys() == {"a"}
     assert not result.success, "what failed for good in the first try is not forgotten in the last"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from pipelines.settings import settings
 from tests.support.small_runs import OFF, trace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from dagster._core.definitions.data_version import StaleStatus
@@ -56,14 +57,24 @@ class Deployment:
         return directory
 
     def launch(
-        self, run_ids: Sequence[str], only: Sequence[str] | None = None, *, check: bool = False, **config: Any
+        self,
+        run_ids: Sequence[str],
+        only: Sequence[str] | None = None,
+        *,
+        check: bool = False,
+        listener: Callable[[dg.EventLogEntry], None] | None = None,
+        **config: Any,
     ) -> dg.ExecuteInProcessResult:
         """One launch of the job `ingest` for neighbouring runs, without checks unless they are asked for."""
         register_runs(self.records, run_ids)
         job = limit_job(self.definitions.resolve_job_def("ingest"), only or UPSTREAM, check=check)
         assert job is not None
+        launch_id = str(uuid.uuid4())
+        if listener is not None:
+            self.records.add_event_listener(launch_id, listener)
         return job.execute_in_process(
             instance=self.records,
+            run_id=launch_id,
             tags=make_range_tags(run_ids),
             run_config={**_SILENT, "ops": {"training_runs": {"config": config}}},
             raise_on_error=False,
