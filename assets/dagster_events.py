@@ -13,8 +13,9 @@ from assets.build.catalogue import LANDING, UPSTREAM
 from assets.specs import asset_key, code_version, locate_figure
 from bronze import source_files
 from lake.digest import combine
-from report.markdown import escape_markdown, markdown, markdown_image
-from report.pictures import draw, figure
+from report.drawing import specification
+from report.markdown import escape_markdown, markdown
+from report.pictures import figure
 from silver import rule_counts
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def _make_note(made: TierResult) -> dict[str, Any]:
 
 
 def _render_preview(table: Table, rows: Any, address: str) -> dict[str, dg.MetadataValue[Any]]:
-    """A few rows and a picture, as the UI shows them: by its address at once, in the event on a click."""
+    """A few rows, the address of a picture, and what the web interface draws it from when somebody looks at it."""
     found = figure(table, rows)
     shown: dict[str, dg.MetadataValue[Any]] = {"rows_shown": dg.MetadataValue.md(markdown(table, rows, _ROWS_SHOWN))}
     if found is None or found.is_empty:
@@ -222,6 +223,6 @@ def _render_preview(table: Table, rows: Any, address: str) -> dict[str, dg.Metad
     at_once = f"![{escape_markdown(table.full_name)}]({address})"
     return {
         "figure": dg.MetadataValue.md(at_once),
-        "picture": dg.MetadataValue.md(markdown_image(draw(found), table.grain)),
+        "vega_lite": dg.MetadataValue.json(specification(found, is_titled=True)),
         **shown,
     }

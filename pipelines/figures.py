@@ -1,21 +1,22 @@
-"""The figures in the web interface: a picture that an event carries, under an address short enough to be shown."""
+"""The figures in the web interface, drawn when asked for, under an address short enough to be shown."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from starlette.responses import PlainTextResponse, Response
 
 from assets.build.catalogue import TABLES
 from assets.specs import asset_key
-from report.markdown import read_image
+from lake.errors import ContractBroken
+from report.drawing import svg
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 _DATA_VERSION = "dagster/data_version"
-# Of so many events of a partition, the newest ones, a picture is looked for.
+# Of so many events of a partition, the newest ones, a specification is looked for.
 _MOST_EVENTS = 50
 # A picture may be opened by itself: no script, and nothing fetched.
 _HEADERS = {
@@ -26,23 +27,28 @@ _HEADERS = {
 
 
 def answer_figure(instance: dg.DagsterInstance, request: Request) -> Response:
-    """The picture of a partition, or of a table without partitions, as an event of that version carries it."""
+    """The picture of a partition, or of a table without partitions, as an event of that version specifies it."""
     tier, table, run_id = (request.path_params.get(name) for name in ("tier", "table", "run_id"))
     name = f"{tier}.{table}"
     version = request.query_params.get("version", "")
-    found = _find_picture(instance, name, run_id, version) if name in TABLES and version else None
+    found = _find_specification(instance, name, run_id, version) if name in TABLES and version else None
     if found is None:
-        return PlainTextResponse("no event of this version carries a picture\n", 404, headers=_HEADERS)
-    return Response(found, media_type="image/svg+xml", headers=_HEADERS)
+        return PlainTextResponse("no event of this version has a figure\n", 404, headers=_HEADERS)
+    try:
+        return Response(svg(found), media_type="image/svg+xml", headers=_HEADERS)
+    except ContractBroken as error:
+        return PlainTextResponse(f"{error}\n", 503, headers=_HEADERS)
 
 
-def _find_picture(instance: dg.DagsterInstance, name: str, run_id: str | None, version: str) -> str | None:
+def _find_specification(
+    instance: dg.DagsterInstance, name: str, run_id: str | None, version: str
+) -> dict[str, Any] | None:
     asked = dg.AssetRecordsFilter(asset_key(name), asset_partitions=None if run_id is None else [run_id])
     for record in instance.fetch_materializations(asked, limit=_MOST_EVENTS).records:
         made = record.asset_materialization
         if made is None or not (made.tags or {}).get(_DATA_VERSION, "").startswith(version):
             continue
-        carried = made.metadata.get("picture")
-        if isinstance(carried, dg.MarkdownMetadataValue):
-            return read_image(str(carried.value))
+        carried = made.metadata.get("vega_lite")
+        if isinstance(carried, dg.JsonMetadataValue) and isinstance(carried.data, dict):
+            return carried.data
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ _VERSION = "v6.4"
 # V8 reserves 64 GB and uses little of it; where it may not, it hangs.
 _V8_BYTES = 72 << 30
 _BOLD = 1.12  # bold letters are that much wider
+# What XML has no place for, at which vl-convert ends the process.
+_OUTSIDE_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def specification(figure: Figure, *, is_titled: bool = False) -> Row:
@@ -59,8 +62,17 @@ def svg(spec: Row) -> str:
     require_address_space(_V8_BYTES, "V8, which draws figures,")
     import vl_convert
 
-    drawn: str = vl_convert.vegalite_to_svg(json.dumps(spec), vl_version=_VERSION, allowed_base_urls=[])
+    drawn: str = vl_convert.vegalite_to_svg(json.dumps(_keep_xml(spec)), vl_version=_VERSION, allowed_base_urls=[])
     return drawn
+
+
+def _keep_xml(part: Any) -> Any:
+    """A part of a specification whose texts an SVG can hold."""
+    if isinstance(part, str):
+        return _OUTSIDE_XML.sub(" ", part)
+    if isinstance(part, dict):
+        return {name: _keep_xml(value) for name, value in part.items()}
+    return [_keep_xml(value) for value in part] if isinstance(part, (list, tuple)) else part
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -271,17 +270,6 @@ def markdown(table: Table, rows: pa.Table, most: int = 10) -> str:
     rest = rows.num_rows - len(shown)
     more = [f"\nand {rest:,} more row{'' if rest == 1 else 's'}"] if rest else []
     return "\n".join([*lines, *more, ""])
-
-
-def markdown_image(svg: str, alt: str) -> str:
-    """A picture inside Markdown, carried in its own address: nothing is fetched, and no script in it would run."""
-    carried = base64.b64encode(svg.encode()).decode()
-    return f"![{escape_markdown(alt)}](data:image/svg+xml;base64,{carried})"
-
-
-def read_image(text: str) -> str:
-    """The picture that such Markdown carries."""
-    return base64.b64decode(text.rpartition("base64,")[2].removesuffix(")")).decode()
 
 
 def _line(cells: list[str]) -> str:

@@ -46,7 +46,6 @@ from report import (
     waterfall,
 )
 from report.colours import MUTED
-from report.drawing import specification, svg
 from report.figure import Figure, Row
 
 if TYPE_CHECKING:
@@ -83,17 +82,6 @@ FIGURES: dict[str, Callable[[Sequence[Row]], Figure]] = {
     trace_summary.TABLE.full_name: stacked.trace_summary,
     what_if.TABLE.full_name: forecasts.what_if,
 }
-
-
-def picture(table: Table, rows: pa.Table) -> str | None:
-    """Draw the rows of a table, in whatever order they come; None where the rows themselves say it best."""
-    found = figure(table, rows)
-    return None if found is None else draw(found)
-
-
-def draw(found: Figure) -> str:
-    """A figure as a still picture."""
-    return svg(specification(found, is_titled=True))
 
 
 def figure(table: Table, rows: pa.Table) -> Figure | None:

@@ -11,8 +11,10 @@ from playwright.sync_api import sync_playwright
 
 from assets.specs import asset_key, locate_figure
 from gold import what_if
-from report.markdown import markdown_image
+from report.drawing import specification
+from report.pictures import empty
 from tests.pipelines.test_ui import BROWSERS, FLAGS
+from tests.support.drawn_figures import parse_svg
 from tests.support.web_requests import serve
 
 if TYPE_CHECKING:
@@ -93,25 +95,29 @@ def test_a_browser_opens_a_page_and_a_script_in_it_does_nothing(site: Site) -> N
     assert not site.is_changed("from-docs")
 
 
-def report_picture(site: Site, partition: str | None, version: str, svg: str) -> None:
+def report_figure(site: Site, partition: str | None, version: str, text: str) -> None:
     """An event as a launch writes it."""
-    picture = dg.MetadataValue.md(markdown_image(svg, "a figure"))
-    tags = {"dagster/data_version": version}
+    found = empty(text, "rows will follow")
     made = dg.AssetMaterialization(
-        asset_key("gold.what_if"), metadata={"picture": picture}, partition=partition, tags=tags
+        asset_key("gold.what_if"),
+        metadata={"vega_lite": dg.MetadataValue.json(specification(found, is_titled=True))},
+        partition=partition,
+        tags={"dagster/data_version": version},
     )
     site.records.report_runless_asset_event(made)
 
 
-def test_the_picture_of_an_event_is_served_under_its_version(site: Site) -> None:
+def test_the_figure_of_an_event_is_drawn_under_its_version(site: Site) -> None:
     for partition in ("tee", None):
         for version in ("a" * 64, "b" * 64):
-            report_picture(site, partition, version, f"<svg>{partition} {version}</svg>")
+            report_figure(site, partition, version, f"{partition} {version[0]}\x01!")
             answer = site.send("GET", locate_figure(what_if.TABLE, version, partition))
-            assert (answer.status, answer.text) == (200, f"<svg>{partition} {version}</svg>")
+            assert answer.status == 200
+            assert f"{partition} {version[0]} !" in "".join(parse_svg(answer.text).itertext())
             assert answer.headers["content-type"] == "image/svg+xml"
             assert "sandbox" in answer.headers["content-security-policy"]
-    assert site.send("GET", locate_figure(what_if.TABLE, "a" * 64, "tee")).text == f"<svg>tee {'a' * 64}</svg>"
+    first = site.send("GET", locate_figure(what_if.TABLE, "a" * 64, "tee"))
+    assert "tee a !" in "".join(parse_svg(first.text).itertext())
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ from assets.build import gold
 from lake.tables import Kind
 from report.drawing import specification
 from report.markdown import markdown
-from report.pictures import figure, picture
+from report.pictures import figure
 from report.terminal import plot
 from tests.report.test_markdown import cells, strange
 from tests.report.test_pictures import MARKS
 from tests.support.campaigns import pick_size
-from tests.support.drawn_figures import SVG, parse_svg
+from tests.support.drawn_figures import SVG, draw_picture, parse_svg
 
 if TYPE_CHECKING:
     from lake.tables import Column, Table
@@ -74,6 +74,6 @@ def test_any_rows_give_a_specification_a_plot_and_an_inert_table(table: Table, d
 @settings(max_examples=pick_size(4, 40), phases=[Phase.explicit, Phase.generate])
 @given(data=st.data())
 def test_any_rows_give_a_well_formed_picture(table: Table, data: st.DataObject) -> None:
-    svg = picture(table, data.draw(tables(table)))
+    svg = draw_picture(table, data.draw(tables(table)))
     if svg is not None:
         assert {mark.tag.removeprefix(SVG) for mark in parse_svg(svg).iter()} <= MARKS

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from benchmarks.change_points import NOISES, draw_nights, make_history
 from gold.history import TABLE
-from report.pictures import figure, picture
-from tests.support.drawn_figures import marks, parse_svg
+from report.pictures import figure
+from tests.support.drawn_figures import draw_picture, marks, parse_svg
 
 
 def draw_history() -> list[dict[str, Any]]:
@@ -27,7 +27,7 @@ def test_a_workload_is_a_panel_of_its_runs_with_a_line_where_its_level_changed()
     assert {row["part"] for row in marks(found, run="night005-2")} == {"0"}
     assert {row["part"] for row in marks(found, run="night006-0")} == {"1"}
     assert "driver_version 570 to 575" in found.notes[0]
-    drawn = parse_svg(picture(TABLE, rows))
+    drawn = parse_svg(draw_picture(TABLE, rows))
     assert "driver_version 570 to 575" in "".join(drawn.itertext())
 
 

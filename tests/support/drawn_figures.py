@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pyarrow as pa
 
+from report.drawing import specification, svg
 from report.pictures import figure
 
 if TYPE_CHECKING:
@@ -29,6 +30,12 @@ def rows_of(table: Table, rows: list[dict[str, Any]]) -> pa.Table:
     }
     assert all(row.keys() <= least.keys() for row in rows)
     return pa.Table.from_pylist([{**least, **row} for row in rows], schema=table.arrow_schema)
+
+
+def draw_picture(table: Table, rows: pa.Table) -> str | None:
+    """The still picture of rows, in whatever order they come; None for a table that has no figure."""
+    found = figure(table, rows)
+    return None if found is None else svg(specification(found, is_titled=True))
 
 
 def parse_svg(svg: str | None) -> ET.Element:
