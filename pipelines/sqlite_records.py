@@ -23,6 +23,7 @@ from sqlalchemy import event, inspect
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from dagster import AssetKey, DagsterEventType
     from dagster._core.events.log import EventLogEntry
     from dagster._serdes import ConfigurableClassData
     from sqlalchemy.engine import Connection, Engine
@@ -76,6 +77,8 @@ class SqliteEventLog(SqliteEventLogStorage):
         self._files = OpenFiles()
         # The transactions of a batch, by file.
         self._begun: dict[str, Connection] = {}
+        # The last event of each kind that a batch has of an asset, and its number.
+        self._last_events: dict[tuple[AssetKey, DagsterEventType], tuple[EventLogEntry, int]] = {}
         self._batch_lock = threading.RLock()
         self._tables: set[str] = set()
         self._asset_columns: set[str] = set()
@@ -107,6 +110,16 @@ class SqliteEventLog(SqliteEventLogStorage):
             self._asset_columns.update(column["name"] for column in inspect(conn).get_columns(AssetKeyTable.name))
         return column_name in self._asset_columns
 
+    def _store_asset_event(self, conn: Connection, event: EventLogEntry, event_id: int) -> None:
+        """What the index says of an asset as a whole: of a batch, by the last events alone, once all are stored."""
+        told = event.dagster_event
+        if not (self._begun and told and told.asset_key):
+            super()._store_asset_event(conn, event, event_id)
+            return
+        kind = (told.asset_key, told.event_type)
+        self._last_events.pop(kind, None)
+        self._last_events[kind] = (event, event_id)
+
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
         """Store events of one launch in one transaction per file."""
         with self._batch_lock, ExitStack() as stack:
@@ -115,8 +128,11 @@ class SqliteEventLog(SqliteEventLogStorage):
                     self._begun[shard] = stack.enter_context(self._connect(shard))
                 for one in events:
                     self.store_event(one)
+                for last, event_id in self._last_events.values():
+                    super()._store_asset_event(self._begun[INDEX_SHARD_NAME], last, event_id)
             finally:
                 self._begun.clear()
+                self._last_events.clear()
 
     def wipe(self) -> None:
         """Remove everything; what is open is closed first."""

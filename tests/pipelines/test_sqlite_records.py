@@ -7,7 +7,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
-from sqlalchemy import event
+from dagster._core.events import AssetMaterializationPlannedData, DagsterEventType, StepMaterializationData
+from dagster._core.storage.event_log.schema import AssetKeyTable
+from sqlalchemy import event, select
 from sqlalchemy.engine import Engine
 
 from pipelines.instance import open_instance
@@ -92,6 +94,52 @@ def test_a_batch_is_stored_whole_or_not_at_all(records: dg.DagsterInstance, monk
     assert list_kinds(records, run_id) == before
     storage.store_event_batch(entries)
     assert len(list_kinds(records, run_id)) == len(before) + 3
+
+
+def describe_assets(records: dg.DagsterInstance) -> list[tuple[object, ...]]:
+    """What the index says of each asset, but for when it said so."""
+    storage = records.event_log_storage
+    assert isinstance(storage, SqliteEventLog)
+    columns = [column for column in AssetKeyTable.columns if column.name not in {"id", "create_timestamp"}]
+    with storage.index_connection() as connection:
+        return [tuple(row) for row in connection.execute(select(*columns).order_by("asset_key"))]
+
+
+def test_a_batch_says_of_each_asset_what_its_events_say_one_by_one(tmp_path: Path) -> None:
+    found = []
+    for name, is_batch in (("one by one", False), ("batch", True)):
+        with open_instance(settings(str(tmp_path / name / "lake"), environment={}).home) as records:
+            storage = records.event_log_storage
+            entries = [
+                dg.EventLogEntry(  # type: ignore[no-untyped-call]  # it is not annotated
+                    error_info=None,
+                    level=20,
+                    user_message="",
+                    run_id=f"launch-{number % 2}",
+                    timestamp=float(number),
+                    job_name="ingest",
+                    dagster_event=dg.DagsterEvent.build_asset_materialization_planned_event(
+                        "ingest", "table", AssetMaterializationPlannedData(dg.AssetKey([asset]), str(number), None)
+                    )
+                    if number < 6
+                    else dg.DagsterEvent(
+                        DagsterEventType.ASSET_MATERIALIZATION.value,
+                        "ingest",
+                        event_specific_data=StepMaterializationData(
+                            dg.AssetMaterialization(dg.AssetKey([asset]), partition=str(number))
+                        ),
+                    ),
+                )
+                for number, asset in enumerate("abaabbaabb")
+            ]
+            if is_batch:
+                storage.store_event_batch(entries)
+            else:
+                for entry in entries:
+                    storage.store_event(entry)
+            found.append(describe_assets(records))
+    assert len(found[0]) == 2
+    assert found[0] == found[1]
 
 
 def test_threads_that_store_and_read_at_once_lose_nothing(records: dg.DagsterInstance) -> None:
