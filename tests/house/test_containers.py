@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -82,6 +81,8 @@ def test_only_the_proxy_can_be_reached_from_outside() -> None:
 
 @pytest.mark.parametrize("resource", KUBERNETES, ids=lambda one: f"{one['kind']} {one['metadata']['name']}")
 def test_every_kubernetes_resource_is_what_its_schema_says(resource: dict[str, Any]) -> None:
+    import kubernetes_validate  # whose grammars take two seconds, in every process that collects tests
+
     kubernetes_validate.validate(resource, kubernetes_validate.latest_version(), strict=True)
 
 
