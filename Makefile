@@ -40,7 +40,8 @@ demo: $(DEMO)/.ready ## land the bundled recordings and show what is in them
 	@$(DEMO)/bin/teetotal demo $(ARGS)
 
 .PHONY: test
-test: system-packages check ## lint, type check, check the import contracts, run all tests
+test: system-packages ## lint, type check, check the import contracts, run all tests
+	@$(MAKE) --no-print-directory --jobs=2 check $(DEV)/.spark-classes.jsa
 	$(DEV)/bin/pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 .PHONY: soak
@@ -138,6 +139,10 @@ $(DEV)/.torch: $(DEV)/.ready requirements/trainers.lock
 	@$(DEV)/bin/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	@$(DEV)/bin/uv pip install --quiet --python $(DEV)/bin/python --no-deps --require-hashes -r requirements/trainers.lock
 	@touch $@
+
+# The tests start Spark some thirty times: half of what that takes is loading classes. Tests go on without this file.
+$(DEV)/.spark-classes.jsa: $(DEV)/.ready benchmarks/spark_classes.py
+	@$(DEV)/bin/python -m benchmarks.spark_classes
 
 # Java for Spark, a browser for the web interface and the report, a font that the pictures ask for by name, the proxy of
 # docs/nginx.conf with a certificate, and clocks that jump. RUNLEVEL=1, so that no package starts a service.

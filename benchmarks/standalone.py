@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pyspark
 
+from benchmarks.spark_classes import list_options
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -22,8 +24,6 @@ _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _PATIENCE_S = 120
-# Jobs are short: a JVM that compiles little starts sooner.
-_QUICK = "-XX:TieredStopAtLevel=1"
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Cluster:
             "spark.connect.grpc.binding.port": str(port),
             "spark.ui.enabled": "false",
             "spark.executor.memory": "1g",
-            "spark.executor.extraJavaOptions": _QUICK,
+            "spark.executor.extraJavaOptions": list_options(),
             **conf,
         }
         words = [word for name, value in given.items() for word in ("--conf", f"{name}={value}")]
@@ -121,8 +121,8 @@ class Cluster:
 def environment(**more: str) -> dict[str, str]:
     """The environment of every process here: loopback only, and nothing of the checkout on Python's path."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TEETOTAL_", "PYTHON", "SPARK"))}
-    spark = {"SPARK_HOME": str(_SPARK), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": _QUICK}
-    return {**kept, **spark, "SPARK_SUBMIT_OPTS": _QUICK, "TZ": "UTC", **more}
+    java = dict.fromkeys(("SPARK_DAEMON_JAVA_OPTS", "SPARK_SUBMIT_OPTS"), list_options())
+    return {**kept, **java, "SPARK_HOME": str(_SPARK), "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC", **more}
 
 
 def free_port() -> int:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from assets.build.bronze import materialise
+from benchmarks.spark_classes import list_options
 from bronze import formats, runs, source_files, trace_events, unreadable
 from bronze.limits import Limits
 from lake.engines import engine as lake_engine
@@ -180,7 +181,7 @@ def spark() -> Iterator[SparkSession]:
     """One local session for all tests; it starts when the first test asks for it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+        patch.setenv("SPARK_SUBMIT_OPTS", list_options())
         session = start_session()
         yield session
         session.stop()
