@@ -65,7 +65,7 @@ class Cluster:
             raise ContractBroken("pyspark is not installed", "install teetotal[spark]; Spark needs Java 17") from None
         with _GUARD:  # small runs are made side by side, and all of them ask
             session = SparkSession.getActiveSession() or self._start(SparkSession.builder)
-            if not _is_client(session) and session.sparkContext.pythonExec == _ANY_PYTHON:
+            if not is_client(session) and session.sparkContext.pythonExec == _ANY_PYTHON:
                 # Whatever lies first on an executor's path would be no match for ours.
                 session.sparkContext.pythonExec = self._python or sys.executable
             return session
@@ -118,6 +118,6 @@ class Cluster:
         return self.python or inside
 
 
-def _is_client(session: SparkSession) -> bool:
+def is_client(session: SparkSession) -> bool:
     """Whether a session is one of Spark Connect, which has no driver in this process."""
     return type(session).__module__.startswith("pyspark.sql.connect")

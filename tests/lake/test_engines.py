@@ -3,7 +3,7 @@ from __future__ import annotations
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import polars as pl
@@ -14,9 +14,12 @@ from lake.engines import DuckDBEngine, PolarsEngine
 from lake.errors import ContractBroken
 from lake.frames import compute_once, cut_plan
 from lake.kept_plans import KeptPlans
+from lake.spark import SparkEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
 
     from lake.engines import Engine
     from lake.frames import Frame
@@ -206,3 +209,29 @@ def test_a_plan_that_failed_serves_the_next_and_holds_no_rows() -> None:
 
 def sum_numbers(rows: Frame) -> Frame:
     return rows.select(nw.col("number").sum())
+
+
+def test_what_pyspark_asks_java_for_at_every_column_is_looked_up_once(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from py4j.clientserver import JavaClient
+    from py4j.protocol import REFLECTION_COMMAND_NAME
+    from pyspark.sql import Window, functions
+
+    def plan_column() -> None:
+        window = Window.partitionBy("run").orderBy("at")
+        functions.coalesce(functions.sum("at").over(window), functions.lit(1)).cast("long")
+
+    SparkEngine(spark)
+    plan_column()
+    sent: list[str] = []
+    send = JavaClient.send_command
+
+    def note(client: JavaClient, command: str, *args: Any, **how: Any) -> Any:
+        sent.append(command)
+        return send(client, command, *args, **how)
+
+    monkeypatch.setattr(JavaClient, "send_command", note)
+    plan_column()
+    assert len(sent) > 5
+    assert not [command for command in sent if command.startswith(REFLECTION_COMMAND_NAME)]
