@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from graphlib import TopologicalSorter
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -13,6 +14,7 @@ from assets.build.catalogue import LANDING, UPSTREAM
 from assets.specs import asset_key, code_version, locate_figure
 from bronze import source_files
 from lake.digest import combine
+from lake.few_rows import FEW_ROWS
 from report.drawing import specification
 from report.markdown import escape_markdown, markdown
 from report.pictures import figure
@@ -36,7 +38,17 @@ _INPUT_EVENT = "dagster/input_event_pointer"
 _NO_EVENT = "NULL"
 
 _ROWS_SHOWN = 10
-_ORDER = {name: place for place, name in enumerate(TopologicalSorter(UPSTREAM).static_order())}
+
+
+def _list_levels() -> dict[str, int]:
+    """How many tables lie between the landing zone and each table, on the longest way."""
+    levels: dict[str, int] = {}
+    for name in TopologicalSorter(UPSTREAM).static_order():
+        levels[name] = max((levels[upstream] + 1 for upstream in UPSTREAM.get(name, ())), default=0)
+    return levels
+
+
+_LEVELS = _list_levels()
 
 
 class EventWriter:
@@ -70,26 +82,14 @@ class EventWriter:
         by_table: dict[str, list[Written]] = defaultdict(list)
         for one in written:
             by_table[one.table].append(one)
-        for name in sorted(by_table, key=_ORDER.__getitem__):
-            table, partitions = self._tables[name], by_table[name]
-            counts = self._counts(table, [one.run_id for one in partitions])
-            origins = self._origins(table, [one.run_id for one in partitions])
-            for one in partitions:
-                self._versions[name][one.run_id] = one.content_sha256
-                yield dg.AssetMaterialization(
-                    asset_key(name),
-                    partition=one.run_id,
-                    metadata={
-                        **_size(one),
-                        **self._find_signer(one),
-                        **self._facts,
-                        **(notes or {}).get((one.run_id, name), {}),
-                        **counts.get(one.run_id, {}),
-                        **self._preview(table, one),
-                    },
-                    tags={**_version_tags(table, one.content_sha256), **origins[one.run_id]},
-                )
-            self._known_events.pop(name, None)
+        for _, level in groupby(sorted(by_table, key=_find_place), key=_LEVELS.__getitem__):
+            # What a level points to is asked before any of it is told: its events can then be stored together.
+            names = list(level)
+            origins = {
+                name: self._origins(self._tables[name], [one.run_id for one in by_table[name]]) for name in names
+            }
+            for name in names:
+                yield from self._materialise_some(self._tables[name], by_table[name], origins[name], notes or {})
 
     def materialise_table(self, table: Table, partitions: Iterable[Written]) -> dg.MaterializeResult[None]:
         """The event of an asset without partitions, from all partitions that its table has."""
@@ -110,6 +110,32 @@ class EventWriter:
         )
 
     # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _materialise_some(
+        self,
+        table: Table,
+        partitions: list[Written],
+        origins: Mapping[str, Mapping[str, str]],
+        notes: Mapping[tuple[str, str], Mapping[str, Any]],
+    ) -> Iterator[dg.AssetMaterialization]:
+        """One event for each of these partitions of a table."""
+        counts = self._counts(table, [one.run_id for one in partitions])
+        for one in partitions:
+            self._versions[table.full_name][one.run_id] = one.content_sha256
+            yield dg.AssetMaterialization(
+                asset_key(table.full_name),
+                partition=one.run_id,
+                metadata={
+                    **_size(one),
+                    **self._find_signer(one),
+                    **self._facts,
+                    **notes.get((one.run_id, table.full_name), {}),
+                    **counts.get(one.run_id, {}),
+                    **self._preview(table, one),
+                },
+                tags={**_version_tags(table, one.content_sha256), **origins[one.run_id]},
+            )
+        self._known_events.pop(table.full_name, None)
 
     def _find_signer(self, one: Written) -> dict[str, str]:
         """Who signed what this launch has committed; of what it found there, `teetotal verify` says that."""
@@ -166,7 +192,15 @@ class EventWriter:
         if table.tier != "gold":
             return {}
         address = locate_figure(table, one.content_sha256, one.run_id)
-        return _render_preview(table, self._lake.scan(table, [one.run_id]).collect().to_arrow(), address)
+        few = self._lake.read_few(table, [one.run_id], FEW_ROWS)
+        return _render_preview(
+            table, self._lake.scan(table, [one.run_id]).collect().to_arrow() if few is None else few, address
+        )
+
+
+def _find_place(name: str) -> tuple[int, str]:
+    """Where a table comes when events are told: upstream first."""
+    return _LEVELS[name], name
 
 
 def observe_landing(run_id: str, mark: str) -> dg.AssetObservation:

@@ -10,6 +10,7 @@ import narwhals as nw
 
 from lake.connections import open_parallel
 from lake.errors import ContractBroken, describe_engine_error, nearest
+from lake.few_rows import FEW_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -86,8 +87,9 @@ class PolarsEngine:
     tables_at_once = 2
 
     def read(self, lake: Lake, table: Table, run_ids: Sequence[str]) -> Frame:
-        """A lazy scan of the table's files."""
-        return nw.from_native(lake.scan(table, run_ids))
+        """A lazy scan of the table's files; few rows are read at once, since many plans will ask for them."""
+        few = None if lake.has_sealed_source(table, run_ids) else lake.read_few(table, run_ids, FEW_ROWS)
+        return nw.from_native(lake.scan(table, run_ids)) if few is None else self.wrap(few)
 
     def wrap(self, rows: pa.Table) -> Frame:
         """The same memory, without a copy where Polars can read it."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lake.locations import Location
     from lake.tables import Table
 
+# So few rows are read once: to plan one question about them takes an engine longer than that.
+FEW_ROWS = 10_000
 # An engine opens more files than that at once, and sooner.
 MOST_FILES = 32
 # How Parquet itself stores each kind: engines go by this, not by the Arrow schema that a writer may add.

@@ -7,29 +7,42 @@ statements anew: a third of a small run's time. The files are the same; `storage
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from contextlib import ExitStack, contextmanager
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from dagster._core.storage.event_log.schema import AssetKeyTable
+from dagster import DagsterEventType
+from dagster._core.events import ASSET_EVENTS
+from dagster._core.storage.event_log.schema import AssetKeyTable, SqlEventLogStorageTable
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
 from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
 from dagster._core.storage.schedules.sqlite.sqlite_schedule_storage import SqliteScheduleStorage
 from dagster._core.storage.sql import create_engine
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
-from sqlalchemy import event, inspect
+from sqlalchemy import event, func, inspect, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dagster import AssetKey, DagsterEventType
+    from dagster import AssetKey
     from dagster._core.events.log import EventLogEntry
     from dagster._serdes import ConfigurableClassData
     from sqlalchemy.engine import Connection, Engine
 
 # The index of all launches, and the logs of those that were read or written last: a web server looks at many.
 _MOST_FILES = 8
+# What a launch tells of many partitions, one after the other, and how many of them and for how long they may wait.
+_MAY_WAIT = {
+    DagsterEventType.ASSET_MATERIALIZATION,
+    DagsterEventType.ASSET_OBSERVATION,
+    DagsterEventType.ASSET_CHECK_EVALUATION,
+}
+_MOST_WAITING = 1_000
+_LONGEST_WAIT = 1.0
+_INSERT = SqlEventLogStorageTable.insert()
 
 
 class OpenFiles:
@@ -80,6 +93,9 @@ class SqliteEventLog(SqliteEventLogStorage):
         # The last event of each kind that a batch has of an asset, and its number.
         self._last_events: dict[tuple[AssetKey, DagsterEventType], tuple[EventLogEntry, int]] = {}
         self._batch_lock = threading.RLock()
+        # What a launch tells of tables and checks, until something else is stored or asked.
+        self._waiting: list[EventLogEntry] = []
+        self._waiting_since = 0.0
         self._tables: set[str] = set()
         self._asset_columns: set[str] = set()
         super().__init__(base_dir, inst_data)
@@ -90,6 +106,7 @@ class SqliteEventLog(SqliteEventLogStorage):
             if shard in self._begun:
                 yield self._begun[shard]
                 return
+            self._store_waiting()
             engine = self._files.find(self.conn_string_for_shard(shard))
             if shard not in self._initialized_dbs:
                 self._initdb(engine, for_index_shard=shard == INDEX_SHARD_NAME)
@@ -120,29 +137,79 @@ class SqliteEventLog(SqliteEventLogStorage):
         self._last_events.pop(kind, None)
         self._last_events[kind] = (event, event_id)
 
+    def store_event(self, event: EventLogEntry) -> None:
+        """Store an event; of what a launch tells of tables and checks in quick succession, a batch at a time.
+
+        Whatever else is stored or asked comes after them, so that nobody in this process sees a difference; another
+        process sees them up to a second later.
+        """
+        with self._batch_lock:
+            if self._begun or not _may_wait(event):
+                super().store_event(event)
+                return
+            if not self._waiting:
+                self._waiting_since = time.monotonic()
+            self._waiting.append(event)
+            if len(self._waiting) >= _MOST_WAITING or time.monotonic() - self._waiting_since > _LONGEST_WAIT:
+                self._store_waiting()
+
+    def _store_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self.store_event_batch(waiting)
+
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
         """Store events of one launch in one transaction per file."""
         with self._batch_lock, ExitStack() as stack:
+            self._store_waiting()
             try:
                 for shard in dict.fromkeys((*(event.run_id for event in events), INDEX_SHARD_NAME)):
                     self._begun[shard] = stack.enter_context(self._connect(shard))
-                for one in events:
-                    self.store_event(one)
+                for (run_id, is_of_asset), group in groupby(events, key=lambda one: (one.run_id, _is_of_asset(one))):
+                    if is_of_asset:
+                        self._store_asset_events(run_id, list(group))
+                    else:
+                        for one in group:
+                            self.store_event(one)
                 for last, event_id in self._last_events.values():
                     super()._store_asset_event(self._begun[INDEX_SHARD_NAME], last, event_id)
             finally:
                 self._begun.clear()
                 self._last_events.clear()
 
+    def _store_asset_events(self, run_id: str, events: Sequence[EventLogEntry]) -> None:
+        """Store events of assets in the file of their launch and in the index: each is made text once."""
+        rows = [self._event_to_row(event) for event in events]
+        index = self._begun[INDEX_SHARD_NAME]
+        self._begun[run_id].execute(_INSERT, rows)
+        index.execute(_INSERT, rows)
+        # Nobody else writes to the index within a transaction that has written: the numbers follow each other.
+        last = index.execute(select(func.max(SqlEventLogStorageTable.c.id))).scalar_one()
+        event_ids = range(last - len(rows) + 1, last + 1)
+        self._store_asset_event_tags(index, events, event_ids)
+        for one, event_id in zip(events, event_ids, strict=True):
+            self._store_asset_event(index, one, event_id)
+
     def wipe(self) -> None:
         """Remove everything; what is open is closed first."""
+        self._waiting.clear()
         self._files.close()
         super().wipe()
 
     def dispose(self) -> None:
         """Close the files."""
+        with self._batch_lock:
+            self._store_waiting()
         super().dispose()
         self._files.close()
+
+
+def _may_wait(event: EventLogEntry) -> bool:
+    return event.is_dagster_event and event.dagster_event_type in _MAY_WAIT
+
+
+def _is_of_asset(event: EventLogEntry) -> bool:
+    return event.is_dagster_event and event.dagster_event_type in ASSET_EVENTS
 
 
 class SqliteRuns(SqliteRunStorage):

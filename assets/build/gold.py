@@ -321,9 +321,9 @@ class GoldBuild:
         return np.sort(np.concatenate([batch.column("ts_ns").to_numpy()[::SAMPLED].copy() for batch in batches]))
 
     def _read(self, table: Table) -> Frame:
-        if table in self._at_hand:
-            return self._at_hand[table]
-        return self._engine.read(self._lake, table, [self._run_id])
+        if table not in self._at_hand:
+            self._at_hand[table] = self._engine.read(self._lake, table, [self._run_id])
+        return self._at_hand[table]
 
     def _compute_once(self, frame: Frame) -> Frame:
         """Rows computed once and kept."""

@@ -12,7 +12,7 @@ import narwhals as nw
 from assets.checks.backends import Backend, Counts, count_violations
 from assets.checks.held_rules import are_held
 from lake.errors import ContractBroken, SourceUnavailable
-from lake.few_rows import MOST_FILES
+from lake.few_rows import FEW_ROWS, MOST_FILES
 from lake.regular_files import mark_of
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from lake.store import Lake
     from lake.tables import Table
 
-# So few rows are read once: to plan the count of every rule takes DuckDB longer than that.
-_FEW_ROWS = 10_000
 # So small a table stays in memory for the queries that read it; a larger one DuckDB reads from its files.
 _KEPT_BYTES = 1 << 20
 # The one view that every table is read through.
@@ -53,7 +51,7 @@ class DuckDBBackend(Backend):
 
     def select(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> list[dict[str, str]]:
         """Select the rows of some runs; few rows that are stored as declared are not shown until a query asks."""
-        few = lake.read_few(table, run_ids, _FEW_ROWS)
+        few = lake.read_few(table, run_ids, FEW_ROWS)
         self.is_empty = few is not None and not few.num_rows
         if few is None:
             return self.read(lake, table, run_ids)
@@ -102,8 +100,8 @@ class DuckDBBackend(Backend):
             with self.reading():
                 self.read(*self._unshown)
         with self.reading():
-            first = self.rows.head(_FEW_ROWS + 1).collect("polars")
-        return count_violations(first.lazy(), rules) if len(first) <= _FEW_ROWS else super().count(rules)
+            first = self.rows.head(FEW_ROWS + 1).collect("polars")
+        return count_violations(first.lazy(), rules) if len(first) <= FEW_ROWS else super().count(rules)
 
     def show(self, lake: Lake, table: Table, run_ids: Sequence[str] | None) -> None:
         """Show some runs of another table under its own name; a view of the same local files stays as it is."""
@@ -111,7 +109,7 @@ class DuckDBBackend(Backend):
         if table.full_name in self._shown and self._shown[table.full_name][0] == files:
             return
         self._shown.pop(table.full_name, None)
-        few = lake.read_few(table, run_ids, _FEW_ROWS)
+        few = lake.read_few(table, run_ids, FEW_ROWS)
         few = few if few is not None and few.nbytes <= _KEPT_BYTES else None
         rows = lake.relation(self.connection, table, run_ids) if few is None else self.connection.from_arrow(few)
         self.connection.execute(_USE[table.tier])

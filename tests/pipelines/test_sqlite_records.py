@@ -1,6 +1,7 @@
 """Dagster's records in files that are opened once: what Dagster's own storage reads and writes, and nothing else."""
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,10 +9,12 @@ import dagster as dg
 import pytest
 import yaml
 from dagster._core.events import AssetMaterializationPlannedData, DagsterEventType, StepMaterializationData
-from dagster._core.storage.event_log.schema import AssetKeyTable
+from dagster._core.storage.event_log.schema import AssetEventTagsTable, AssetKeyTable, SqlEventLogStorageTable
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 from sqlalchemy import event, select
 from sqlalchemy.engine import Engine
 
+from pipelines import sqlite_records
 from pipelines.instance import open_instance
 from pipelines.settings import settings
 from pipelines.sqlite_records import OpenFiles, SqliteEventLog
@@ -73,73 +76,110 @@ def test_dagsters_own_storage_reads_the_same_records(records: dg.DagsterInstance
     assert kinds.count("DagsterEventType.ASSET_CHECK_EVALUATION") == 20
 
 
-def test_a_batch_is_stored_whole_or_not_at_all(records: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_id = dg.materialize([table], instance=records).run_id
-    before = list_kinds(records, run_id)
-    storage = records.event_log_storage
-    assert isinstance(storage, SqliteEventLog)
-    entries = [entry for entry in records.all_logs(run_id) if entry.is_dagster_event][:3]
-    store, seen = storage.store_event, []
+@pytest.mark.parametrize("place", range(1, 5))
+def test_a_batch_is_stored_whole_or_not_at_all(records: dg.DagsterInstance, place: int) -> None:
+    before = list_kinds(records, "launch-0")
+    entries, inserts = tell_of_partitions("launch-0"), []
 
-    def fail_at_the_third(entry: object) -> None:
-        seen.append(entry)
-        if len(seen) == 3:
+    def fail_at_one(_: object, __: object, statement: str, *___: object) -> None:
+        inserts.append(statement.startswith("INSERT"))
+        if sum(inserts) == place:
             raise OSError(FAULT)
-        store(entry)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(storage, "store_event", fail_at_the_third)
-    with pytest.raises(OSError, match=FAULT):
-        storage.store_event_batch(entries)
-    monkeypatch.undo()
-    assert list_kinds(records, run_id) == before
-    storage.store_event_batch(entries)
-    assert len(list_kinds(records, run_id)) == len(before) + 3
-
-
-def describe_assets(records: dg.DagsterInstance) -> list[tuple[object, ...]]:
-    """What the index says of each asset, but for when it said so."""
-    storage = records.event_log_storage
-    assert isinstance(storage, SqliteEventLog)
-    columns = [column for column in AssetKeyTable.columns if column.name not in {"id", "create_timestamp"}]
-    with storage.index_connection() as connection:
-        return [tuple(row) for row in connection.execute(select(*columns).order_by("asset_key"))]
+    event.listen(Engine, "before_cursor_execute", fail_at_one)
+    try:
+        with pytest.raises(OSError, match=FAULT):
+            records.event_log_storage.store_event_batch(entries)
+    finally:
+        event.remove(Engine, "before_cursor_execute", fail_at_one)
+    assert list_kinds(records, "launch-0") == before
+    records.event_log_storage.store_event_batch(entries)
+    assert len(list_kinds(records, "launch-0")) == len(before) + len(entries)
 
 
-def test_a_batch_says_of_each_asset_what_its_events_say_one_by_one(tmp_path: Path) -> None:
-    found = []
-    for name, is_batch in (("one by one", False), ("batch", True)):
-        with open_instance(settings(str(tmp_path / name / "lake"), environment={}).home) as records:
-            storage = records.event_log_storage
-            entries = [
-                dg.EventLogEntry(  # type: ignore[no-untyped-call]  # it is not annotated
-                    error_info=None,
-                    level=20,
-                    user_message="",
-                    run_id=f"launch-{number % 2}",
-                    timestamp=float(number),
-                    job_name="ingest",
-                    dagster_event=dg.DagsterEvent.build_asset_materialization_planned_event(
-                        "ingest", "table", AssetMaterializationPlannedData(dg.AssetKey([asset]), str(number), None)
+def tell_of_partitions(*run_ids: str) -> list[dg.EventLogEntry]:
+    """What launches in turns plan and make of two assets, partition by partition."""
+    return [
+        dg.EventLogEntry(  # type: ignore[no-untyped-call]  # it is not annotated
+            error_info=None,
+            level=20,
+            user_message="",
+            run_id=run_ids[number % len(run_ids)],
+            timestamp=float(number),
+            job_name="ingest",
+            dagster_event=dg.DagsterEvent.build_asset_materialization_planned_event(
+                "ingest", "table", AssetMaterializationPlannedData(dg.AssetKey([asset]), str(number), None)
+            )
+            if number < 6
+            else dg.DagsterEvent(
+                DagsterEventType.ASSET_MATERIALIZATION.value,
+                "ingest",
+                event_specific_data=StepMaterializationData(
+                    dg.AssetMaterialization(
+                        dg.AssetKey([asset]), partition=str(number), tags={"dagster/data_version": f"v{number}"}
                     )
-                    if number < 6
-                    else dg.DagsterEvent(
-                        DagsterEventType.ASSET_MATERIALIZATION.value,
-                        "ingest",
-                        event_specific_data=StepMaterializationData(
-                            dg.AssetMaterialization(dg.AssetKey([asset]), partition=str(number))
-                        ),
-                    ),
-                )
-                for number, asset in enumerate("abaabbaabb")
-            ]
-            if is_batch:
-                storage.store_event_batch(entries)
-            else:
-                for entry in entries:
-                    storage.store_event(entry)
-            found.append(describe_assets(records))
-    assert len(found[0]) == 2
-    assert found[0] == found[1]
+                ),
+            ),
+        )
+        for number, asset in enumerate("abaabbaabb")
+    ]
+
+
+def describe_index(storage: SqliteEventLogStorage) -> list[tuple[object, ...]]:
+    """What the index says of assets, their events and the tags of those, but for when it said so."""
+    written = {"create_timestamp", "timestamp"}
+    found: list[tuple[object, ...]] = []
+    with storage.index_connection() as connection:
+        for table in (AssetKeyTable, SqlEventLogStorageTable, AssetEventTagsTable):
+            columns = [column for column in table.columns if column.name not in written]
+            found += map(tuple, connection.execute(select(*columns).order_by(*columns)))
+    return found
+
+
+def test_our_records_are_those_of_dagsters_own_storage_one_by_one_or_in_a_batch(tmp_path: Path) -> None:
+    entries = tell_of_partitions("launch-0", "launch-1")
+    expected = SqliteEventLogStorage(str(tmp_path / "own"))
+    single, batch = SqliteEventLog(str(tmp_path / "single")), SqliteEventLog(str(tmp_path / "batch"))
+    for entry in entries:
+        expected.store_event(entry)
+        single.store_event(entry)
+    batch.store_event_batch(entries)
+    for ours in (single, batch):
+        assert describe_index(ours) == describe_index(expected)
+        for run_id in ("launch-0", "launch-1"):
+            assert ours.get_logs_for_run(run_id) == expected.get_logs_for_run(run_id)
+        ours.dispose()
+    assert len(describe_index(expected)) == 2 + 10 + 4
+    expected.dispose()
+
+
+@pytest.mark.parametrize("what", ["another event", "a question", "the end", "many", "a second"])
+def test_what_is_told_of_partitions_waits_only_until_anything_else_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    planned, made = tell_of_partitions("launch")[0], tell_of_partitions("launch")[6:]
+    storage = SqliteEventLog(str(tmp_path))
+    storage.store_event(planned)
+    if what == "many":
+        monkeypatch.setattr(sqlite_records, "_MOST_WAITING", len(made))
+    if what == "a second":
+        monkeypatch.setattr(sqlite_records, "_LONGEST_WAIT", 0.05)
+    for place, entry in enumerate(made):
+        if what == "a second" and place == len(made) - 1:
+            time.sleep(0.06)
+        storage.store_event(entry)
+    other = SqliteEventLogStorage(str(tmp_path))
+    assert len(other.get_logs_for_run("launch")) == 1 + len(made) * (what in {"many", "a second"})
+    if what == "another event":
+        storage.store_event(planned)
+    if what == "a question":
+        storage.get_latest_storage_id_by_partition(dg.AssetKey(["b"]), DagsterEventType.ASSET_MATERIALIZATION)
+    if what == "the end":
+        storage.dispose()
+    told = other.get_logs_for_run("launch")
+    assert told[1 : 1 + len(made)] == made
+    storage.dispose()
+    other.dispose()
 
 
 def test_threads_that_store_and_read_at_once_lose_nothing(records: dg.DagsterInstance) -> None:
