@@ -183,6 +183,8 @@ class _Launch:
             faults = {one.run_id: one.fault for one in made if one.fault is not None}
             yield from self._fail(faults, self._tables_from(place))
             standing = [one.run_id for one in made if one.fault is None]
+            # Records may keep events until something else is logged: now, and not when the next tier is made.
+            self._context.log.info("made %s of %s", tier, count_runs(standing))
             self._begin_checks(tier, standing)
             broken = self._checking.check(self._tables[tier], standing)
             yield from self._fail(broken, self._tables_from(place + 1))

@@ -16,9 +16,10 @@ from benchmarks.measuring import CACHE, Cost, format_spread, measure_process, me
 if TYPE_CHECKING:
     from benchmarks.inputs import Trace
 
-# Ours once with the tables that answer what the peers answer, and once with all.
+# Ours with the tables that answer what the peers answer, with all, and as the command: with checks and records too.
 OURS = "teetotal, the same answers"
 WHOLE = "teetotal, all tables"
+COMMAND = "`teetotal run`, with checks and records"
 ANSWERS = ("gold.trace_summary", "gold.kernel_breakdown")
 
 
@@ -62,13 +63,14 @@ def compare_peers(events: int, repeats: int, tracelens: Path | None = None) -> s
     asked = {f"{peer.name} {peer.version}": [peer.python(), scripts / "peer_hta.py", chosen.path] for peer in PEERS}
     if tracelens is not None:
         asked["TraceLens"] = [tracelens, scripts / "peer_tracelens.py", chosen.path]
-    costs: dict[str, list[Cost]] = {name: [] for name in (OURS, WHOLE, *asked)}
+    costs: dict[str, list[Cost]] = {name: [] for name in (OURS, WHOLE, COMMAND, *asked)}
     for _ in range(repeats):  # in turns, so that a noisy minute hits all alike
         costs[OURS].append(_ours(chosen, ANSWERS))
         costs[WHOLE].append(_ours(chosen))
+        costs[COMMAND].append(_run_command(chosen))
         for name, words in asked.items():
             costs[name].append(measure_process(words))
-    rows = [_row(name, found, costs[OURS], costs[WHOLE], chosen) for name, found in costs.items()]
+    rows = [_row(name, found, costs, chosen) for name, found in costs.items()]
     names = (
         "",
         "wall s",
@@ -79,6 +81,7 @@ def compare_peers(events: int, repeats: int, tracelens: Path | None = None) -> s
         "its CPU / ours",
         "its peak / ours",
         "its wall / ours, all tables",
+        "its wall / the command's",
     )
     agreed = [_agreement(name, costs[name][0], costs[OURS][0]) for name in asked]
     return "\n".join(
@@ -99,8 +102,16 @@ def _ours(chosen: Trace, to: tuple[str, ...] = ()) -> Cost:
         return tiers(folder, *TIERS, to=to)
 
 
-def _row(name: str, found: list[Cost], ours: list[Cost], whole: list[Cost], chosen: Trace) -> list[str]:
-    turns = list(zip(found, ours, strict=True))
+def _run_command(chosen: Trace) -> Cost:
+    """What a person types, into an empty lake."""
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
+        land_trace(Path(folder), chosen.path)
+        places = ("--lake", f"{folder}/lake", "--landing", f"{folder}/landing")
+        return measure_process([sys.executable, "-m", "benchmarks.command", *places, "run"])
+
+
+def _row(name: str, found: list[Cost], costs: dict[str, list[Cost]], chosen: Trace) -> list[str]:
+    turns = list(zip(found, costs[OURS], strict=True))
     return [
         name,
         format_spread([cost.wall_s for cost in found]),
@@ -110,7 +121,10 @@ def _row(name: str, found: list[Cost], ours: list[Cost], whole: list[Cost], chos
         format_spread([cost.wall_s / mine.wall_s for cost, mine in turns]),
         format_spread([cost.cpu_s / mine.cpu_s for cost, mine in turns]),
         format_spread([cost.peak_mb / mine.peak_mb for cost, mine in turns]),
-        format_spread([cost.wall_s / mine.wall_s for cost, mine in zip(found, whole, strict=True)]),
+        *(
+            format_spread([cost.wall_s / mine.wall_s for cost, mine in zip(found, costs[other], strict=True)])
+            for other in (WHOLE, COMMAND)
+        ),
     ]
 
 
