@@ -13,6 +13,7 @@ from assets.build.catalogue import list_required
 from assets.build.freshness import mark_landing
 from assets.dagster_events import observe_landing
 from assets.training_runs import TABLES
+from pipelines.instance import open_instance
 from tests.support.small_runs import OFF, TEE
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 EVERY = {table.full_name for table in TABLES}
 BRONZE = [table.full_name for table in bronze.TABLES]
+MATERIALISED = dg.DagsterEventType.ASSET_MATERIALIZATION
 # Some of each tier: what a launch is need not be asked of all tables each time.
 FEW = sorted(list_required(["gold.time_breakdown", "gold.trace_summary"]))
 # With those that compare two runs.
@@ -51,6 +53,24 @@ def test_many_runs_are_one_step(deployment: Deployment) -> None:
     assert result.success
     assert len(deployment.events(result, dg.DagsterEventType.STEP_START)) == 1
     assert deployment.versions("gold.time_breakdown").keys() == set(run_ids)
+
+
+def test_another_process_sees_what_a_tier_has_made_before_the_next_one_begins(lasting: Deployment) -> None:
+    lasting.land("off")
+    seen: dict[str, set[str]] = {}
+
+    def look(entry: dg.EventLogEntry) -> None:
+        if entry.user_message.startswith("made "):
+            with open_instance(lasting.chosen.home) as records:
+                made = [one.dagster_event for one in records.all_logs(entry.run_id, of_type={MATERIALISED})]
+            seen[entry.user_message] = {str(one.asset_key.path[0]) for one in made if one and one.asset_key}
+
+    assert lasting.launch(["off"], FEW, listener=look).success
+    assert seen == {
+        "made bronze of 1 run": {"bronze"},
+        "made silver of 1 run": {"bronze", "silver"},
+        "made gold of 1 run": {"bronze", "silver", "gold"},
+    }
 
 
 def test_what_a_partition_holds_is_told_with_it(deployment: Deployment) -> None:
