@@ -58,9 +58,9 @@ class _Assembly:
         if self._offset is None:
             self._offset = offset
         self._is_whole = self._is_whole and len(self._held) + len(data) <= self._most_bytes
-        if self._is_whole or not self._held:
-            self._held += data[: self._most_bytes]
-        del self._held[self._most_bytes if self._is_whole else BEGINNING_BYTES :]
+        self._held += data if self._is_whole else data[:BEGINNING_BYTES]
+        if not self._is_whole:
+            del self._held[BEGINNING_BYTES:]
 
     def end(self, at: int) -> LogRecord:
         record = LogRecord(self._offset or 0, at - (self._offset or 0), bytes(self._held), self._is_whole)

@@ -147,6 +147,14 @@ def test_cells_of_another_kind_are_kept_and_not_believed() -> None:
     assert [row.get("loss_number") for row in rows] == [0.5, None, None, None, None]
 
 
+def test_a_name_in_a_damaged_schema_may_be_no_text() -> None:
+    """SQLite names it in its error, and Python cannot decode that error."""
+    store = make_store([])
+    place = store.rindex(b"CREATE TABLE experiments")
+    with pytest.raises(EvidenceRejected, match="it is an SQLite file that cannot be opened: its schema is damaged"):
+        choose_database_reader(store[:place].replace(b"experiments", b"experi\xd5ents") + b"X" + store[place + 1 :])
+
+
 def test_a_damaged_database_ends_in_rows_or_in_reasons() -> None:
     """Every page boundary and bytes by chance, of a store of few pages."""
     store = make_store([("loss", step / 8, 1_700_000_000_250 + step, "a", step, 0) for step in range(200)])
