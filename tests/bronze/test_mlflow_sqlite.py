@@ -7,11 +7,13 @@ import json
 import random
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bronze.file_report import FileReport, split_unfinished
 from bronze.formats import choose_database_reader
 from bronze.mlflow_sqlite import MlflowSqliteReader
 from lake.errors import EvidenceRejected
@@ -176,6 +178,13 @@ def test_a_damaged_database_ends_in_rows_or_in_reasons() -> None:
         outcomes.add("reported" if reader.unreadable_count else "read")
         assert len(rows) <= len(right) + 1
     assert outcomes == {"refused", "reported", "read"}
+
+
+def test_of_a_run_that_is_still_open_a_database_that_breaks_off_waits() -> None:
+    torn = FileReport("mlflow.db", 9, format="mlflow_sqlite", outcome="kept", is_complete=False)
+    whole = replace(torn, name="whole.db", is_complete=True)
+    kept, held_back = split_unfinished([torn, whole])
+    assert ([report.name for report in kept], held_back) == (["whole.db"], {"mlflow.db": "it is not complete yet"})
 
 
 def test_a_database_lands_under_any_name_and_a_second_run_is_no_crash(land_files: LandFiles) -> None:
