@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TRACE = "kineto"
-# Formats that a recorder writes from their first byte to their last; the others are appended to.
-_WRITTEN_AT_ONCE = (TRACE, "nsys_sqlite")
+# Formats of which a part says nothing of the whole (of a database any page may change); the others are appended to.
+_WRITTEN_AT_ONCE = (TRACE, "nsys_sqlite", "mlflow_sqlite")
 _RANK_IN_NAME = re.compile(r"(?:rank|worker|(?:^|[-_.])r)[-_]?(\d{1,6})(?=\D|$)", re.IGNORECASE)
 
 

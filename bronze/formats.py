@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,23 +18,29 @@ from bronze import (
     eat_bundle,
     job_log,
     mlflow_metrics,
+    mlflow_sqlite,
     nsys_csv,
     nsys_events,
     nsys_sqlite,
     recording_json,
     recording_statements,
     span_patterns,
+    sqlite_tables,
     tensorboard_events,
     training_csv,
     training_log,
+    untrusted_sqlite,
     wandb_history,
+    wandb_log,
 )
 from bronze.csv_records import header_cells
 from bronze.file_report import TRACE
 from bronze.untrusted_sqlite import MAGIC
+from lake.errors import EvidenceRejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from bronze.limits import Limits
     from bronze.records import RecordReader
@@ -63,6 +71,8 @@ VERSIONS = (
     mlflow_metrics.VERSION,
     wandb_history.VERSION,
     recording_json.VERSION,
+    mlflow_sqlite.VERSION,
+    wandb_log.VERSION,
 )
 HEAD_BYTES = 1 << 18
 
@@ -86,6 +96,8 @@ def _ignore_keys(
 # In the order in which they are asked: what is told by a mark at its very beginning comes first, and a job's output,
 # which may hold lines of anything, last.
 SQLITE = Format("nsys_sqlite", lambda head: head.startswith(MAGIC), ("nsys_events",))
+# Told from the one before by its tables, once it can be opened.
+MLFLOW_SQLITE = Format("mlflow_sqlite", lambda _head: False, ("training_log",))
 JOB_LOG = Format(
     "job_log",
     job_log.is_job_log,
@@ -94,6 +106,8 @@ JOB_LOG = Format(
 )
 FORMATS = (
     SQLITE,
+    MLFLOW_SQLITE,
+    Format("wandb_log", wandb_log.is_log, ("training_log",), _ignore_keys(wandb_log.WandbLogReader)),
     Format(
         "span_kinds",
         span_patterns.is_site_patterns,
@@ -156,6 +170,23 @@ def recognise_format(head: bytes, again: Callable[[], Iterator[bytes]]) -> Forma
     if found is None and len(head) >= HEAD_BYTES and job_log.may_be_text(head) and job_log.has_marks(again()):
         return JOB_LOG
     return found
+
+
+def choose_database_reader(database: Path | bytes) -> tuple[Format, RecordReader]:
+    """The format of a database, told by its tables, and its reader."""
+    try:
+        opened, tables = untrusted_sqlite.open_untrusted(database, ())
+    except sqlite3.Error as error:
+        raise EvidenceRejected(f"it is an SQLite file that cannot be opened: {error}") from error
+    with closing(opened):
+        if not tables.keys().isdisjoint(sqlite_tables.NSYS_EVENTS):
+            return SQLITE, nsys_sqlite.NsysSqliteReader(database)
+        if mlflow_sqlite.is_store(tables):
+            return MLFLOW_SQLITE, mlflow_sqlite.MlflowSqliteReader(database)
+    raise EvidenceRejected(
+        "it is an SQLite database without a table of an Nsight Systems export, and no store of MLflow",
+        "of Nsight Systems, export with `nsys export --type sqlite`; docs/landing.md lists what is read",
+    )
 
 
 def is_trace(head: bytes) -> bool:

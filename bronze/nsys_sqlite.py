@@ -7,7 +7,7 @@ import math
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from bronze import json_text, nsys_around, nsys_events, nsys_ignored, nsys_tables, untrusted_sqlite
+from bronze import json_text, nsys_around, nsys_events, nsys_ignored, sqlite_tables, untrusted_sqlite
 from bronze.decimals import fit_int64, fit_nanoseconds
 from bronze.records import RecordReader
 from bronze.tolerant_parser import make_range
@@ -25,7 +25,7 @@ _LABELS = {
 # By row id, which is the id in every real export and found at once in any other.
 _STRING = "SELECT id, value FROM StringIds WHERE rowid = ?"
 _DECLARED = {
-    *nsys_tables.EVENTS,
+    *sqlite_tables.NSYS_EVENTS,
     *nsys_ignored.DECLARED,
     *nsys_around.QUERIES,
     *_LABELS,
@@ -75,7 +75,7 @@ class NsysSqliteReader(RecordReader):
             database.close()
 
     def _tables(self, database: sqlite3.Connection, present: dict[str, str]) -> Iterator[None]:
-        if present.keys().isdisjoint(nsys_tables.EVENTS):
+        if present.keys().isdisjoint(sqlite_tables.NSYS_EVENTS):
             raise EvidenceRejected(
                 "it is an SQLite database without a table of an Nsight Systems export",
                 "export with `nsys export --type sqlite`",
@@ -86,12 +86,12 @@ class NsysSqliteReader(RecordReader):
                 self._learn(database, name)
         self._labels = {name: self._labels_of(database, name, present) for name in _LABELS}
         names = _names(database) if present.get("StringIds") == "table" else _describe_missing_name
-        for name in nsys_tables.EVENTS:
+        for name in sqlite_tables.NSYS_EVENTS:
             if name in present and present[name] != "table":
                 self.report(make_range(0, 0, f"{name} is a {present[name]}, no plain table: it is not run", b""))
             elif name in present:
                 yield from self._rows(database, name, names)
-        ignored = {name: kind for name, kind in present.items() if name not in nsys_tables.EVENTS}
+        ignored = {name: kind for name, kind in present.items() if name not in sqlite_tables.NSYS_EVENTS}
         self.ignored_tables = nsys_ignored.count_ignored(database, ignored)
 
     def _keep(self, key: str, value: Any) -> None:
@@ -124,8 +124,8 @@ class NsysSqliteReader(RecordReader):
 
     def _rows(self, database: sqlite3.Connection, name: str, names: Callable[[object], str | None]) -> Iterator[None]:
         """Every row of a table; one that cannot be read is reported by its place."""
-        for row in nsys_tables.read_rows(database, name):
-            if isinstance(row, nsys_tables.Fault):
+        for row in sqlite_tables.read_rows(database, name):
+            if isinstance(row, sqlite_tables.Fault):
                 self.report(make_range(0, 0, row.reason, b""))
                 self.is_complete = self.is_complete and not row.is_end
             else:

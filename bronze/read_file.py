@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -15,7 +16,6 @@ from bronze import formats, nsys_report, trace_events, unreadable
 from bronze.file_report import TRACE
 from bronze.inflate import Inflated
 from bronze.kineto import MOST_BASE_NS, KinetoReader, NotATrace
-from bronze.nsys_sqlite import NsysSqliteReader
 from bronze.prefetch import prefetch
 from bronze.tolerant_parser import make_range
 from bronze.untrusted_sqlite import MAGIC, hold_in_memory
@@ -120,22 +120,22 @@ def _read_records(
     report: FileReport, fetched: Fetched, context: ReadContext, known: Format, *, is_report: bool = False
 ) -> None:
     """Read a file that is no trace; its rows stay invisible until the run is committed."""
-    units = {name: context.sinks[name].unit() for name in known.tables}
-    unreadable_rows = context.sinks[unreadable.TABLE.name].unit()
-    try:
-        source = _Counted(fetched.blocks())
-        inflated = Inflated(source, context.limits, fetched.blocks)
+    source = _Counted(fetched.blocks())
+    inflated = Inflated(source, context.limits, fetched.blocks)
+    with ExitStack() as held:
         if known.reader is None:
-            with _spool(inflated, fetched, context, known, is_report=is_report) as database:
-                reader: RecordReader = NsysSqliteReader(database)
-                _drain(reader, report, context, units, unreadable_rows, source, fetched.sha256)
+            database = held.enter_context(_spool(inflated, fetched, context, known, is_report=is_report))
+            known, reader = formats.choose_database_reader(database)
         else:
             reader = known.reader(iter(inflated), context.limits, context.keys)
+        units = {name: context.sinks[name].unit() for name in known.tables}
+        unreadable_rows = context.sinks[unreadable.TABLE.name].unit()
+        try:
             _drain(reader, report, context, units, unreadable_rows, source, fetched.sha256)
-    except BaseException:
-        for unit in (*units.values(), unreadable_rows):
-            unit.discard()
-        raise
+        except BaseException:
+            for unit in (*units.values(), unreadable_rows):
+                unit.discard()
+            raise
     if inflated.fault:
         reader.cut_short(make_range(inflated.total_bytes, 0, inflated.fault, b""))
     unreadable_rows.write(unreadable.rows(fetched.sha256, reader.take_unreadable()))

@@ -16,10 +16,11 @@ TABLE = Table(
         RUN_ID,
         text("source_sha256", "The source file, by the digest of its bytes as they landed."),
         int64("ordinal", "Place of the row among the training records of its source, from 0.", minimum=0),
-        int64("offset_bytes", "First byte of the record's line in the inflated source.", minimum=0),
+        int64("offset_bytes", "First byte of the record in the inflated source; 0 for a row of a database.", minimum=0),
         text(
             "record",
-            "mllog: a line that begins so; csv: a record of a table; scalar: one number under its name.",
+            "mllog: a line that begins so; csv: a record of a table, or a step of Weights & Biases; scalar: one number "
+            "under its name.",
             one_of=RECORDS,
         ),
         int64("ts_ns", "When it was written, UTC, exact from the source's own digits.", nullable=True),

@@ -47,6 +47,9 @@ def open_untrusted(database: Path | bytes, tables: Collection[str]) -> tuple[sql
     except sqlite3.Error:
         connection.close()
         raise
+    except UnicodeDecodeError as error:  # the message of an error, in which SQLite repeats a name that is no UTF-8
+        connection.close()
+        raise sqlite3.DatabaseError("its schema is damaged") from error
     return connection, listed
 
 

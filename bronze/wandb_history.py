@@ -33,6 +33,7 @@ class WandbHistoryReader(RecordReader):
     def __init__(self, blocks: Iterator[bytes], limits: Limits) -> None:
         super().__init__(training_log.TABLE)
         self._lines = split_lines(blocks, min(_MOST_LINE_BYTES, limits.max_event_bytes))
+        self._rows = HistoryRows()
 
     def _read(self) -> Iterator[None]:
         for line in self._lines:
@@ -50,9 +51,23 @@ class WandbHistoryReader(RecordReader):
         if said is None:
             self.report(make_range(offset, len(data), "it is no JSON object", data))
             return
-        columns = csv_columns.columns(MAP.places(said), [[_write_cell(value) for value in said.values()]])
-        row = {name: values[0] for name, values in columns.items()}
-        self.add(training_log.TABLE, {**row, "record": "csv", "offset_bytes": offset}, len(data) + 128)
+        self.add(training_log.TABLE, {**self._rows.make(said), "offset_bytes": offset}, len(data) + 128)
+
+
+class HistoryRows:
+    """Steps of a history as rows; the names of their values are looked up where they differ from the step before."""
+
+    def __init__(self) -> None:
+        self._names: tuple[str, ...] | None = None
+        self._places: list[csv_columns.ColumnSource] = []
+
+    def make(self, said: dict[str, Any]) -> dict[str, Any]:
+        """The row of a step."""
+        names = tuple(said)
+        if names != self._names:
+            self._names, self._places = names, MAP.places(names)
+        columns = csv_columns.columns(self._places, [[_write_cell(value) for value in said.values()]])
+        return {**{name: values[0] for name, values in columns.items()}, "record": "csv"}
 
 
 def _write_cell(value: Any) -> str:

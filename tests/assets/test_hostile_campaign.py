@@ -25,6 +25,7 @@ from lake.identity import MANIFEST
 from tests.support import good_tokens
 from tests.support.campaigns import pick_size
 from tests.support.hostile_corpus import draw_file
+from tests.support.mlflow_stores import make_store
 from tests.support.nsys_exports import eight_processes
 from tests.support.recording_statements import envelop
 from tests.support.step_traces import Recorder, Step
@@ -85,6 +86,9 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         "span_kinds": b'[[pattern]]\nid = "ours"\nkind = "collective"\nname = "^our_all_to_all"\n',
         "tensorboard": (WRITTEN / "tensorboardx.events").read_bytes(),
         "mlflow": (WRITTEN / "mlflow.metric").read_bytes(),
+        "mlflow_sqlite": make_store([("loss", step / 8, 1_700_000_000_250 + step, "a", step, 0) for step in range(60)]),
+        # Without the record that fills blocks with one letter.
+        "wandb_log": gzip.decompress((WRITTEN / "run.wandb.gz").read_bytes())[:15_165],
         "wandb": b'{"_step": 0, "_timestamp": 1700000000.5, "loss": 2}\n{"_step": 1, "_timestamp": 1700000001}\n',
         "eat_bundle": good_tokens.bundle(Signer()),
         "recording_statement": envelop(),

@@ -51,6 +51,8 @@ _FILES = {
     "dcgm": (b"DCGM_FI_X 1\n", 1),
     "tensorboard": ((WRITTEN / "tensorboardx.events").read_bytes(), 6),
     "mlflow": ((WRITTEN / "mlflow.metric").read_bytes(), 3),
+    "mlflow_sqlite": (gzip.decompress((WRITTEN / "mlflow.db.gz").read_bytes()), 90),
+    "wandb_log": (gzip.decompress((WRITTEN / "run.wandb.gz").read_bytes()), 30),
     "wandb": (b'{"_step": 0, "_timestamp": 1700000000.5, "loss": 2}\n', 1),
     "conf_compute": (b"    CC State : ON\n", 1),
     "eat_bundle": (_SIGNER.bundle({}, GPU_0={}), 2),
@@ -87,7 +89,7 @@ def test_every_format_is_told_by_its_content(land_files: LandFiles, everything: 
     for name, (_, rows) in everything.items():
         assert answer[name]["rows_count"] == rows == counts[answer[name]["source_sha256"]], name
     (run,) = landed.runs.to_dicts()
-    assert (run["events_count"], run["records_count"], run["unreadable_count"]) == (2, 28, 1)
+    assert (run["events_count"], run["records_count"], run["unreadable_count"]) == (2, 148, 1)
     assert (run["ranks_count"], run["conflicts"]) == (1, None)
 
 

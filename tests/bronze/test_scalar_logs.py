@@ -1,7 +1,8 @@
 """Training logs that people have: TensorBoard's events, MLflow's metrics and histories of Weights & Biases.
 
 The files in `written_logs` were written by those libraries (`written_logs/write.py`); Weights & Biases hands out its
-history only by its server, so that its two exports are written here as its documentation shows them.
+history only by its server, so that its two exports are written here as its documentation shows them. What it writes by
+itself is in `test_wandb_log.py`, MLflow's database in `test_mlflow_sqlite.py`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ import gzip
 import json
 import re
 import sqlite3
+import struct
+import zlib
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ _MOST_BYTES = 1 << 20
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _TEXT = re.compile(rb'"[^"\\\n]{0,200}"')
 _SQLITE = b"SQLite format 3\x00"
+_LOG = b":W&B"
 _NUMBERS = (
     b"0",
     b"-0",
@@ -218,7 +221,9 @@ def _change_node(tree: Any, chance: random.Random) -> None:
 
 
 def _change_database(data: bytes, chance: random.Random) -> bytes:
-    """Change a table of a database by a statement; of what is none, a number."""
+    """Change a table of a database by a statement, and a record of a log; of what is neither, a number."""
+    if data.startswith(_LOG):
+        return _change_record(data, chance)
     if not data.startswith(_SQLITE):
         return _change_number(data, chance)
     with closing(sqlite3.connect(":memory:")) as database, suppress(sqlite3.Error, UnicodeError):
@@ -230,6 +235,29 @@ def _change_database(data: bytes, chance: random.Random) -> bytes:
         database.commit()
         return database.serialize()
     return data
+
+
+def _change_record(data: bytes, chance: random.Random) -> bytes:
+    """Change a record of a log and give it the checksum of what it is then, or repeat, remove or swap fragments."""
+    fragments, at = [], len(_LOG) + 3
+    while at + 7 <= len(data):
+        end = at + 7 + struct.unpack_from("<H", data, at + 4)[0]
+        fragments.append(data[at:end])
+        at = end
+    if not fragments:
+        return data
+    place = chance.randrange(len(fragments))
+    body, deed = fragments[place][7:], chance.randrange(4)
+    if deed < 2:
+        kind = bytes([chance.choice([1, 1, 1, 2, 3, 4, 9])])
+        body = chance.choice([_flip, _cut_end, _insert, _repeat])(body, chance)[: 1 << 15]
+        checksum = zlib.crc32(kind + body)
+        fragments[place] = struct.pack("<IH", checksum, len(body)) + kind + body
+    elif deed == 2:
+        fragments[place] *= chance.choice([0, 2, 200])
+    else:
+        chance.shuffle(fragments)
+    return data[: len(_LOG) + 3] + b"".join(fragments)
 
 
 _KNOWING: tuple[Change, ...] = (_change_number, _change_text, _change_tree, _change_tree, _change_database)

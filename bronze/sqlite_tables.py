@@ -1,4 +1,4 @@
-"""The tables of an Nsight Systems export that hold events, and a walk over their rows that no broken row ends."""
+"""The tables that are read of a database that someone else wrote, and a walk over their rows that no broken row ends."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ _FROM = {
     "CUDA_UM_CPU_PAGE_FAULT_EVENTS": "SELECT rowid, * FROM CUDA_UM_CPU_PAGE_FAULT_EVENTS WHERE rowid >= ? ORDER BY rowid",
     "CUDA_UM_GPU_PAGE_FAULT_EVENTS": "SELECT rowid, * FROM CUDA_UM_GPU_PAGE_FAULT_EVENTS WHERE rowid >= ? ORDER BY rowid",
     "GPU_METRICS": "SELECT rowid, * FROM GPU_METRICS WHERE rowid >= ? ORDER BY rowid",
+    "metrics": "SELECT rowid, * FROM metrics WHERE rowid >= ? ORDER BY rowid",
 }
 _NEXT = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "SELECT rowid FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE rowid >= ? ORDER BY rowid LIMIT 1",
@@ -42,6 +43,7 @@ _NEXT = {
     "CUDA_UM_CPU_PAGE_FAULT_EVENTS": "SELECT rowid FROM CUDA_UM_CPU_PAGE_FAULT_EVENTS WHERE rowid >= ? ORDER BY rowid LIMIT 1",
     "CUDA_UM_GPU_PAGE_FAULT_EVENTS": "SELECT rowid FROM CUDA_UM_GPU_PAGE_FAULT_EVENTS WHERE rowid >= ? ORDER BY rowid LIMIT 1",
     "GPU_METRICS": "SELECT rowid FROM GPU_METRICS WHERE rowid >= ? ORDER BY rowid LIMIT 1",
+    "metrics": "SELECT rowid FROM metrics WHERE rowid >= ? ORDER BY rowid LIMIT 1",
 }
 _ONE = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "SELECT rowid, * FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE rowid = ?",
@@ -58,6 +60,7 @@ _ONE = {
     "CUDA_UM_CPU_PAGE_FAULT_EVENTS": "SELECT rowid, * FROM CUDA_UM_CPU_PAGE_FAULT_EVENTS WHERE rowid = ?",
     "CUDA_UM_GPU_PAGE_FAULT_EVENTS": "SELECT rowid, * FROM CUDA_UM_GPU_PAGE_FAULT_EVENTS WHERE rowid = ?",
     "GPU_METRICS": "SELECT rowid, * FROM GPU_METRICS WHERE rowid = ?",
+    "metrics": "SELECT rowid, * FROM metrics WHERE rowid = ?",
 }
 _COUNT = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL",
@@ -74,8 +77,11 @@ _COUNT = {
     "CUDA_UM_CPU_PAGE_FAULT_EVENTS": "SELECT count(*) FROM CUDA_UM_CPU_PAGE_FAULT_EVENTS",
     "CUDA_UM_GPU_PAGE_FAULT_EVENTS": "SELECT count(*) FROM CUDA_UM_GPU_PAGE_FAULT_EVENTS",
     "GPU_METRICS": "SELECT count(*) FROM GPU_METRICS",
+    "metrics": "SELECT count(*) FROM metrics",
 }
-EVENTS = tuple(_FROM)
+# Of MLflow's store; all others hold events of an Nsight Systems export.
+METRICS = "metrics"
+NSYS_EVENTS = tuple(table for table in _FROM if table != METRICS)
 _FIRST, _LAST = -(1 << 63), (1 << 63) - 1
 _MOST_FAULTS = 10_000
 
