@@ -54,7 +54,7 @@ DRIVER = f"""#!/bin/sh
 echo "timestamp, index, name, power.draw [W]"
 echo $$ > "$(dirname "$0")/process"
 number=0
-while true; do
+while [ $number -lt 3000 ]; do
     printf '2026/11/19 01:02:%02d.000, 0, {DEVICE}, ' $(( (number = number + 1) % 60))
     sleep 0.02
     echo "70.25 W"
