@@ -74,11 +74,14 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     _add_window(parser)
     parser.add_argument("--signing-key", type=Path, help=f"PEM file; {KEY_VARIABLE} by default, else nothing is signed")
     parser.add_argument("--cycles", type=int, default=1, help="how often bare and recorded steps take turns")
-    parser.add_argument("--live", action="store_true", help="show the run from its start; it is closed at the end")
+    parser.add_argument("--live", action="store_true", help="show each cycle as it is recorded; closed at the end")
     parser.add_argument("--trace-rank", action="append", type=int, help="a rank that leaves a trace; all by default")
     parser.add_argument("--extra", type=json.loads, default={}, help="further fields under [extra], as JSON")
     parser.add_argument(
-        "--seal-for", type=Path, metavar="PUBLIC_KEY_FILE", help="encrypt all that is written for this lake"
+        "--seal-for",
+        type=Path,
+        metavar="PUBLIC_KEY_FILE",
+        help="encrypt all that is written for this lake, with --live each cycle",
     )
     parser.add_argument("script", help="training script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")

@@ -7,11 +7,12 @@ import platform
 import re
 import shutil
 import subprocess
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from io import BufferedWriter
+    from io import FileIO
 
     import torch
 
@@ -112,24 +113,39 @@ def fetch_attestation(nonce: str | None = None) -> str | None:
 
 
 class Sampler:
-    """`nvidia-smi` writing what the device does, twice a second, beside the training; nothing without it."""
+    """`nvidia-smi` saying what the device does, twice a second, beside the training; nothing without it.
+
+    It writes through a pipe, so that it ends with this process, however that ends.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._process: subprocess.Popen[bytes] | None = None
-        self._file: BufferedWriter | None = None
+        self._copying: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         program = shutil.which("nvidia-smi")
         if program is not None:
             query = [f"--query-gpu={','.join(SAMPLED)}", "--format=csv", f"--loop-ms={SAMPLE_MS}"]
-            self._file = self._path.open("wb")
             # Its timestamps carry no zone: ours say UTC.
             settings = {**os.environ, "TZ": "UTC"}
+            file = self.path.open("wb", buffering=0)
             self._process = subprocess.Popen(
-                [program, *query], stdout=self._file, stderr=subprocess.DEVNULL, env=settings
+                [program, *query], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=settings, bufsize=0
             )
+            self._copying = threading.Thread(target=_copy, args=(self._process.stdout, file), name="nvidia-smi")
+            self._copying.daemon = True
+            self._copying.start()
         return self
+
+    @property
+    def has_table(self) -> bool:
+        """Whether it has written a table: a driver that does not know a field says so in words in its place."""
+        try:
+            with self.path.open("rb") as said:
+                return said.readline().startswith(SAMPLED[0].encode())
+        except FileNotFoundError:
+            return False
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
@@ -140,11 +156,15 @@ class Sampler:
                 self._process.kill()
                 self._process.wait()
             self._process = None
-        if self._file is not None:
-            self._file.close()
-            with self._path.open("rb") as said:
-                # A driver that does not know a field says so in words, where its table should be.
-                is_table = said.readline().startswith(SAMPLED[0].encode())
-            if not is_table:
-                self._path.unlink()
-            self._file = None
+        if self._copying is not None:
+            self._copying.join()
+            self._copying = None
+            if not self.has_table:
+                self.path.unlink()
+
+
+def _copy(said: IO[bytes], file: FileIO) -> None:
+    """What a process says, as it comes, until it has ended."""
+    with said, file:
+        while block := said.read(1 << 16):
+            file.write(block)

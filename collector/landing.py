@@ -6,10 +6,10 @@ import hashlib
 import os
 import secrets
 import shutil
+import sys
 import time
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import torch.distributed as dist
 
@@ -20,7 +20,7 @@ from .signing import STATEMENT_FILE, sign_files
 from .workspace import MemoryFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -54,6 +54,8 @@ class Landing:
         self._rank = rank
         self._ranks = ranks
         self._timeout_s = timeout_s
+        # Of what this rank has sealed, as it left: a disk that others can write to is not asked for it again.
+        self._digests: dict[str, str] = {}
         self._require_free()
         self.folder = self._final.with_name(f".{run_id}.{_token(rank, ranks)}.partial")
         # Where this rank writes: what is to be sealed lies in memory until it is.
@@ -72,6 +74,9 @@ class Landing:
     def publish(self, path: Path) -> None:
         """A file is complete; it is seen with all others."""
 
+    def publish_log(self, path: Path) -> None:
+        """A log has grown; it is seen with all others."""
+
     def finish(self, manifest: str | None, key: Ed25519PrivateKey | None = None) -> None:
         """Say that this rank's files are complete; rank 0 lands the directory once all are, and signs it with a key."""
         self._seal_files()
@@ -84,9 +89,9 @@ class Landing:
             self._await_all()
             for mark in self.folder.glob(f"*{DONE}"):
                 mark.unlink()
-            self._write(MANIFEST, manifest)
+            self._write(self.folder / MANIFEST, manifest)
             if key is not None:
-                self._write(STATEMENT_FILE, sign_files(self.folder, self._run_id, key, manifest))
+                self._write(self.folder / STATEMENT_FILE, sign_files(self.folder, self._run_id, key, manifest))
             flush(self.folder)
             self.folder.rename(self._final)
         except BaseException:
@@ -96,8 +101,7 @@ class Landing:
 
     def fail(self) -> None:
         """Leave nothing: rank 0 removes the directory, another rank tells it to."""
-        if self._memory is not None:
-            self._memory.remove()
+        self._forget()
         if self._rank:
             self._say(_FAILED)
         else:
@@ -107,18 +111,32 @@ class Landing:
         if self._final.exists():
             raise RecordingRefused(f"{self._final} is there already; choose another run id or remove it")
 
-    def _write(self, name: str, text: str) -> None:
-        (self.folder / name).write_bytes(b"".join(self._seal([text.encode()], name)))
+    def _write(self, path: Path, text: str) -> None:
+        path.write_bytes(b"".join(self._seal([text.encode()], path.name)))
 
     def _seal_files(self) -> None:
         """Bring this rank's files from memory into the run's directory, sealed on the way."""
         if self._memory is None:
             return
         for path in sorted(self.workspace.iterdir()):
-            with path.open("rb") as plain, (self.folder / path.name).open("wb") as sealed:
-                sealed.writelines(self._seal(iter(partial(plain.read, _BLOCK_BYTES), b""), path.name))
+            self._seal_file(path)
             path.unlink()
-        self._memory.remove()
+        self._forget()
+
+    def _seal_file(self, path: Path, size_bytes: int | None = None) -> Path:
+        """A file in memory as a sealed one in the hidden directory; of one that grows so many bytes."""
+        sealed, digest = self.folder / path.name, hashlib.sha256()
+        with path.open("rb") as plain, sealed.open("wb") as file:
+            for block in self._seal(_read_blocks(plain, size_bytes), path.name):
+                digest.update(block)
+                file.write(block)
+        self._digests[path.name] = digest.hexdigest()
+        return sealed
+
+    def _forget(self) -> None:
+        """Leave nothing in memory."""
+        if self._memory is not None:
+            self._memory.remove()
 
     def _seal(self, blocks: Iterable[bytes], name: str) -> Iterable[bytes]:
         return blocks if self._key is None else seal_blocks(blocks, self._key, self._run_id, name)
@@ -144,6 +162,14 @@ class Landing:
                     f"rank {missing[0]} did not finish its files in {self._timeout_s:g} s, {self.loss}"
                 )
             time.sleep(POLL_S)
+
+
+def _read_blocks(file: BinaryIO, size_bytes: int | None) -> Iterator[bytes]:
+    """A file to its end, or so many bytes of it."""
+    left = sys.maxsize if size_bytes is None else size_bytes
+    while left and (block := file.read(min(left, _BLOCK_BYTES))):
+        left -= len(block)
+        yield block
 
 
 def _token(rank: int, ranks: int) -> str:

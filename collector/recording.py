@@ -8,7 +8,7 @@ import os
 import shutil
 import statistics
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
@@ -64,9 +64,11 @@ class Recording:
 
     def __enter__(self) -> Self:
         self._stack = ExitStack()
+        self._sampler: machine.Sampler | None = None
         if self.rank == 0:
             self.landing.open(self._manifest)
-            self._stack.enter_context(machine.Sampler(self.landing.log_folder / "device_samples.csv"))
+            self._sampler = machine.Sampler(self.landing.log_folder / "device_samples.csv")
+            self._stack.enter_context(self._sampler)
         self._traces: list[Path] = []
         self._profiler = self._profile() if self.is_traced else None
         if self._profiler is not None:
@@ -105,10 +107,17 @@ class Recording:
             if kind is None:
                 self._write()
         except BaseException:
-            self.landing.fail()
+            self._fail()
             raise
         if kind is not None:
-            self.landing.fail()
+            self._fail()
+
+    def _fail(self) -> None:
+        """End without what the loop had still to show; of the device all that was read, where the run is seen."""
+        with suppress(OSError, RecordingRefused):
+            if self._sampler is not None and self._sampler.has_table:
+                self.landing.publish(self._sampler.path)
+        self.landing.fail()
 
     def _profile(self) -> profile:
         activities = [ProfilerActivity.CPU]
@@ -133,7 +142,12 @@ class Recording:
         self._traces.append(trace)
         if self.is_live:
             self.landing.publish(_pack(trace, compresslevel=1))  # the loop waits for it
-            self.landing.publish(self._write_steps())
+            self.landing.publish_log(self._write_steps())
+            self._publish_samples()
+
+    def _publish_samples(self) -> None:
+        if self._sampler is not None and self._sampler.has_table:
+            self.landing.publish_log(self._sampler.path)
 
     def _write(self) -> None:
         if self.is_traced and not self._traces:
@@ -228,12 +242,9 @@ def record(
     without leaving a trace, so that a recording of many ranks stays small. A window without recorded steps leaves none.
     With a signing key (a PEM file, else the one that TEETOTAL_RECORDING_KEY names) rank 0 signs all files.
     With `is_live` the run is seen from the start, marked as open, and closed at the end (docs/live.md).
-    With `seal_for`, the file of a lake's public key, nothing is written to a disk but sealed files (docs/collector.md).
+    With `seal_for`, the file of a lake's public key, nothing is written to a disk but sealed files (docs/collector.md);
+    both together show sealed files while it is recorded.
     """
-    if is_live and seal_for is not None:
-        raise RecordingRefused(
-            "a run that is seen while it is recorded cannot be sealed: leave `is_live` or `seal_for` out"
-        )
     rank, ranks = _place()
     key = find_key(signing_key) if rank == 0 else None
     window = window or Window()
@@ -246,10 +257,9 @@ def record(
     if ring is not None:
         known["regime"] = ring.regime
         known["bucket_cap_mib"] = ring.bucket_cap_mib
+    kind = LiveLanding if is_live else Landing
     return Recording(
-        LiveLanding(landing, run_id, rank, ranks, timeout_s)
-        if is_live
-        else Landing(landing, run_id, rank, ranks, timeout_s, seal_for),
+        kind(landing, run_id, rank, ranks, timeout_s, seal_for),
         run_id,
         rank,
         ranks,

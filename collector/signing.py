@@ -12,6 +12,7 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -19,6 +20,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from .errors import RecordingRefused
 from .manifest import MANIFEST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 STATEMENT_FILE = "recording.intoto.json"
 # Names the key's file where no argument does.
@@ -76,15 +80,18 @@ def identify_key(key: Ed25519PrivateKey) -> str:
     return hashlib.sha256(_public_bytes(key)).hexdigest()[:16]
 
 
-def sign_files(folder: Path, run_id: str, key: Ed25519PrivateKey, manifest: str) -> str:
-    """The signed statement of all files of a run's folder as they lie there, and of its manifest, as one line."""
+def sign_files(
+    folder: Path, run_id: str, key: Ed25519PrivateKey, manifest: str, known: Mapping[str, str] | None = None
+) -> str:
+    """The signed statement of all files of a run's folder as they lie there, and of its manifest, as one line.
+
+    A file whose digest is `known` from when it was written is signed as it was then, whatever lies there now.
+    """
+    found = (path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    digests = {path.name: _digest(path) for path in found if path.name not in (known or {})} | dict(known or {})
     statement = {
         "_type": "https://in-toto.io/Statement/v1",
-        "subject": [
-            {"name": path.name, "digest": {"sha256": _digest(path)}}
-            for path in sorted(folder.iterdir())
-            if path.is_file() and not path.name.startswith(".")
-        ],
+        "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(digests.items())],
         "predicateType": _PREDICATE,
         "predicate": {
             "runId": run_id,

@@ -290,7 +290,7 @@ class LandingZone:
             if [item for batch in obstore.list(store, f"{run_id}/") for item in batch if item["path"] != claim]:
                 raise describe_taken(run_id)
             for name, source in files.items():
-                repeat_cut_off(partial(_put_file, store, run_id, name, source, recipient))
+                repeat_cut_off(partial(put_file, store, run_id, name, source, recipient))
             obstore.put(store, f"{run_id}/{MANIFEST}", seal_manifest(manifest, run_id, recipient))
         finally:
             delete_object(store, claim)
@@ -346,7 +346,8 @@ def _write_etag(facts: os.stat_result) -> str:
     return f'"{facts.st_ino:x}-{facts.st_mtime_ns // 1000:x}-{facts.st_size:x}"'
 
 
-def _put_file(store: ObjectStore, run_id: str, name: str, source: SourceFile, recipient: Recipient | None) -> None:
+def put_file(store: ObjectStore, run_id: str, name: str, source: SourceFile, recipient: Recipient | None) -> None:
+    """Put one file of a run, sealed on its way where there is somebody to seal it for."""
     sealer = make_sealer(recipient, run_id, name)
     with source.open() as file:
         data = file if sealer is None else sealer(read_blocks(file, source.where))

@@ -14,9 +14,10 @@ from lake.cut_off import delete_object, put_new
 from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST, OPEN, slug
 from lake.landing_copies import copying
-from lake.landing_zone import describe_taken
+from lake.landing_zone import describe_taken, put_file
 from lake.locations import report_unreachable
 from lake.regular_files import copy_file
+from lake.sealed_files import make_sealer, seal_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from lake.landing_zone import LandingZone
     from lake.regular_files import SourceFile
+    from lake.sealed_files import Recipient
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,23 @@ class Added:
     replaced: tuple[str, ...]
 
 
-def open_run(zone: LandingZone, run_id: str, files: Mapping[str, SourceFile], manifest: str) -> None:
-    """Land a run that more files will come to: it is visible at once, with whatever files it has so far."""
+def open_run(
+    zone: LandingZone,
+    run_id: str,
+    files: Mapping[str, SourceFile],
+    manifest: str,
+    recipient: Recipient | None = None,
+) -> None:
+    """Land a run that more files will come to: it is visible at once, with whatever files it has so far.
+
+    With a recipient each file that is not sealed yet is sealed for it on its way, the manifest too.
+    """
     slug(run_id)
     check_names(files)
     with report_unreachable(f"{zone.place}/{run_id} could not be written"):
         if not zone.place.is_local:
-            _open_remotely(zone, run_id, manifest)
-            add_files(zone, run_id, files)
+            _open_remotely(zone, run_id, seal_manifest(manifest, run_id, recipient))
+            add_files(zone, run_id, files, recipient)
             return
         landing = zone.place.directory
         landing.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -50,10 +61,10 @@ def open_run(zone: LandingZone, run_id: str, files: Mapping[str, SourceFile], ma
         zone.remove_abandoned()
         with copying(landing) as staged:
             for name, source in files.items():
-                copy_file(source, staged / name)
+                copy_file(source, staged / name, make_sealer(recipient, run_id, name))
             (staged / OPEN).touch(0o600)
             (staged / MANIFEST).touch(0o600)
-            (staged / MANIFEST).write_text(manifest, "utf-8")
+            (staged / MANIFEST).write_bytes(seal_manifest(manifest, run_id, recipient))
             try:
                 staged.rename(landing / run_id)
             except OSError:
@@ -62,8 +73,13 @@ def open_run(zone: LandingZone, run_id: str, files: Mapping[str, SourceFile], ma
                 raise
 
 
-def add_files(zone: LandingZone, run_id: str, files: Mapping[str, SourceFile]) -> Added:
-    """Add files to an open run, each whole or not at all; one of a name that is there replaces it."""
+def add_files(
+    zone: LandingZone, run_id: str, files: Mapping[str, SourceFile], recipient: Recipient | None = None
+) -> Added:
+    """Add files to an open run, each whole or not at all; one of a name that is there replaces it.
+
+    With a recipient each one that is not sealed yet is sealed for it on its way.
+    """
     require_open(zone, run_id)
     check_names(files)
     before = {file.name for file in zone.files(run_id)}
@@ -71,12 +87,11 @@ def add_files(zone: LandingZone, run_id: str, files: Mapping[str, SourceFile]) -
         if zone.place.is_local:
             with copying(zone.place.directory) as staged:
                 for name, source in files.items():
-                    copy_file(source, staged / name)
+                    copy_file(source, staged / name, make_sealer(recipient, run_id, name))
                     (staged / name).rename(zone.place.directory / run_id / name)
         else:
             for name, source in files.items():
-                with source.open() as file:
-                    obstore.put(zone.place.store, f"{run_id}/{name}", file)
+                put_file(zone.place.store, run_id, name, source, recipient)
     return Added(tuple(sorted(files.keys() - before)), tuple(sorted(files.keys() & before)))
 
 
@@ -109,7 +124,7 @@ def check_names(names: Mapping[str, object]) -> None:
             raise EvidenceRejected(f"{name!r} cannot be the name of a landed file", "use a plain file name")
 
 
-def _open_remotely(zone: LandingZone, run_id: str, manifest: str) -> None:
+def _open_remotely(zone: LandingZone, run_id: str, manifest: bytes) -> None:
     store = zone.place.store
     try:
         put_new(store, _name_marker(run_id), uuid4().bytes)  # the store decides who is first
@@ -118,7 +133,7 @@ def _open_remotely(zone: LandingZone, run_id: str, manifest: str) -> None:
     if [item for batch in obstore.list(store, f"{run_id}/") for item in batch if item["path"] != _name_marker(run_id)]:
         delete_object(store, _name_marker(run_id))
         raise describe_taken(run_id)
-    obstore.put(store, f"{run_id}/{MANIFEST}", manifest.encode())
+    obstore.put(store, f"{run_id}/{MANIFEST}", manifest)
 
 
 def _name_marker(run_id: str) -> str:

@@ -82,16 +82,15 @@ def land_files(
         text = Manifest(claims, recorded.extra).to_toml()
         manifest = parse(text.encode(), f"the manifest of {name}")
         if is_open:
-            _refuse_sealing(recipient)
-            open_run(zone, name, files, text)
+            open_run(zone, name, files, text, recipient)
         else:
             zone.land(name, files, text, recipient)
         sealed_for = None if recipient is None else recipient.recipient_id
         return Landed(name, manifest, len(files), tuple(notes), sealed_for)
 
 
-def append_files(zone: LandingZone, run_id: str, paths: Sequence[Path]) -> Added:
-    """Add files to an open run; its manifest stays as it is."""
+def append_files(zone: LandingZone, run_id: str, paths: Sequence[Path], recipient: Recipient | None = None) -> Added:
+    """Add files to an open run; its manifest stays as it is. What is added to a sealed run is sealed."""
     with ExitStack() as held:
         files = _name_files(paths, held)
         if files.pop(MANIFEST, None) is not None:
@@ -99,17 +98,12 @@ def append_files(zone: LandingZone, run_id: str, paths: Sequence[Path]) -> Added
                 f"{MANIFEST} is among the files, and run {run_id} has one already",
                 "leave it out; what the run claims is changed in its own directory",
             )
-        _refuse_sealing(_require_sealing(zone.seals, list(files.values()), None))
-        return add_files(zone, slug(run_id), files)
-
-
-def _refuse_sealing(recipient: Recipient | None) -> None:
-    """Files of an open run are sealed before they come, or not at all."""
-    if recipient is not None:
-        raise EvidenceRejected(
-            "files of an open run are not sealed on their way in",
-            "land the run when it is complete, or let whoever records seal each file",
-        )
+        if recipient is None and is_sealed(zone.landed_manifest(slug(run_id))) and zone.seals.keyring is not None:
+            recipient = find_recipient(zone.seals.keyring())
+        recipient = _require_sealing(zone.seals, files.values(), recipient)
+        for name, file in files.items():
+            _require_place(file, run_id, name)
+        return add_files(zone, run_id, files, recipient)
 
 
 def _read_manifest(own: SourceFile, run_id: str, seals: LandingSeals) -> Manifest:
@@ -215,6 +209,15 @@ def _is_sealed(file: SourceFile) -> bool:
         return is_sealed(opened.read(len(MAGIC)))
 
 
+def _require_place(file: SourceFile, run_id: str, name: str) -> bool:
+    """Whether a file is sealed; an error that names it where it is sealed for another run or name."""
+    with report_unreachable(f"{file.where} could not be read"), file.open() as opened:
+        try:
+            return require_place(opened, run_id, name)
+        except EvidenceRejected as error:
+            raise EvidenceRejected(f"{file.where}: {error.what}", error.hint) from error
+
+
 def _peek(run_id: str, name: str, file: SourceFile, limits: Limits, seals: LandingSeals) -> Peek:
     """Look at a file as it will land; one that is sealed already must be sealed for this run, name and lake."""
 
@@ -223,11 +226,7 @@ def _peek(run_id: str, name: str, file: SourceFile, limits: Limits, seals: Landi
             yield from seals.open_blocks(opened, run_id, name)
 
     with report_unreachable(f"{file.where} could not be read"):
-        with file.open() as opened:
-            try:
-                was_sealed = require_place(opened, run_id, name)
-            except EvidenceRejected as error:
-                raise EvidenceRejected(f"{file.where}: {error.what}", error.hint) from error
+        was_sealed = _require_place(file, run_id, name)
         found = peek(blocks, name, limits)
     # Whoever lands it need not be able to open it.
     return replace(found, format="sealed") if was_sealed and found.format is None else found

@@ -46,9 +46,10 @@ def land(
         raise click.UsageError("name files, or a directory of them; with --open, at least the run: --run-id ID")
     zone = LandingZone(chosen.landing, chosen.seals)
     if append is not None:
-        if run_id or regime or baseline or given or is_open or seal or seal_for:
+        if run_id or regime or baseline or given or is_open:
             raise click.UsageError("--append takes files alone: what the run claims stands in its run.toml")
-        added = land.append_files(zone, append, paths)
+        recipient = land.choose_recipient(chosen, seal=seal, seal_for=seal_for)
+        added = land.append_files(zone, append, paths, recipient)
         for names, what in ((added.new, "added to"), (added.replaced, "replaced in")):
             if names:
                 session.print_lines(f"{what} {append}: {', '.join(names)}")

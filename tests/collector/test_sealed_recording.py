@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from assets.build import bronze, silver
 from bronze.limits import Limits
-from collector import record, workspace
+from collector import workspace
 from collector.errors import RecordingRefused
 from collector.landing import Landing
 from collector.sealed_files import MAGIC, read_public_key, seal_blocks
@@ -162,8 +162,3 @@ def test_a_sealed_recording_can_be_signed_too(tmp_path: Path, public_key: Path, 
     silver.materialise(lake, "run-1", engine("polars"))
     (row,) = lake.scan(recordings.TABLE).collect().to_dicts()
     assert (row["signature"], row["files_count"], row["signed_files_count"], row["finding"]) == ("signed", 1, 1, None)
-
-
-def test_a_run_that_is_seen_while_it_is_recorded_is_not_sealed(tmp_path: Path, public_key: Path) -> None:
-    with pytest.raises(RecordingRefused, match="cannot be sealed"):
-        record(tmp_path / "zone", "run-1", is_live=True, seal_for=public_key)

@@ -77,3 +77,26 @@ def test_a_lake_that_accepts_sealed_files_alone_says_how_to_land(tmp_path: Path,
     assert "land them with --seal" in said.output
     wrong = teetotal(tmp_path / "here", "land", str(source), TEETOTAL_ACCEPT_ONLY_SEALED="yes")
     assert "TEETOTAL_ACCEPT_ONLY_SEALED is 'yes'" in str(wrong.output) + str(wrong.exception)
+
+
+def test_files_of_an_open_run_are_sealed_on_their_way_in_or_taken_as_they_were_sealed(
+    tmp_path: Path, source: Path
+) -> None:
+    home, away, strict = tmp_path / "here", tmp_path / "away", {"TEETOTAL_ACCEPT_ONLY_SEALED": "1"}
+    opened = teetotal(home, "land", "--open", "--seal", "--run-id", "job-1", str(source / "run.toml"), **strict)
+    assert opened.exit_code == 0, opened.output
+    added = teetotal(home, "land", "--append", "job-1", "--seal", str(source / "trace.json"), **strict)
+    assert added.exit_code == 0, added.output
+    (tmp_path / "lake.pem").write_text(teetotal(home, "keys", "recipient").output, "utf-8")
+    assert teetotal(away, "land", "--seal-for", str(tmp_path / "lake.pem"), str(source)).exit_code == 0
+    sealed = away / "landing/job-1/trace.json"
+    assert "replaced in job-1: trace.json" in teetotal(home, "land", "--append", "job-1", str(sealed), **strict).output
+    assert (home / "landing/job-1/trace.json").read_bytes() == sealed.read_bytes()
+    (tmp_path / "late.json").write_bytes((source / "trace.json").read_bytes())
+    assert teetotal(home, "land", "--append", "job-1", str(tmp_path / "late.json")).exit_code == 0  # as its run is
+    assert sorted(list_plain(home)) == [".open"]
+    assert finds(home, SECRET) == []
+    (tmp_path / "moved.json").write_bytes(sealed.read_bytes())
+    moved = teetotal(home, "land", "--append", "job-1", str(tmp_path / "moved.json"))
+    assert moved.exit_code != 0
+    assert "moved.json: it was sealed as trace.json of run job-1" in moved.output
