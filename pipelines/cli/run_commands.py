@@ -65,6 +65,7 @@ def run(
 @click.pass_obj
 def demo(chosen: Settings, is_all: bool) -> None:
     """Land bundled recordings, run the pipeline on them, and print what the sealing cost and where."""
+    session.print_lines(f"landing the bundled recordings in {chosen.landing} …", err=True)
     from lake.landing_zone import LandingZone
     from pipelines.cli import demo as bundled
     from pipelines.cli import verdicts
