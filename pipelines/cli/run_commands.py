@@ -107,6 +107,9 @@ def _run(
     from pipelines.cli.run import run as run_all
 
     tell = partial(session.print_lines, err=True)
+    meant = None if is_quiet else session.find_meant_lake(chosen)
+    if meant is not None:
+        tell(f"note: there is no lake in {chosen.lake} yet, and this run makes it ({meant})")
     with show_warnings():
         outcomes = run_all(
             chosen,

@@ -50,20 +50,21 @@ def open_built_lake(chosen: Settings) -> Lake:
 
 
 def open_named_lake(chosen: Settings) -> Lake:
-    """The lake that was chosen, which may be empty before its first run, unless its name looks mistyped.
+    """The lake that was chosen, which may be empty before its first run, unless its name looks mistyped."""
+    meant = find_meant_lake(chosen)
+    if meant is not None:
+        raise EvidenceRejected(f"there is no lake in {chosen.lake}", f"`teetotal run` makes a new one; {meant}")
+    return open_lake(chosen)
 
-    That is where somebody named it, and a lake with another name lies beside it.
-    """
+
+def find_meant_lake(chosen: Settings) -> str | None:
+    """The hint that names another lake, where somebody named one that is not there and another lies beside it."""
     from lake.locations import Location
 
-    lake = open_lake(chosen)
-    if str(chosen.lake) != str(Location.of(_DEFAULT_LAKE)) and not lake.list_stored(TIERS):
-        nearby = _find_lake_nearby(chosen.lake)
-        if nearby is not None:
-            raise EvidenceRejected(
-                f"there is no lake in {chosen.lake}", f"{nearby} For a new one, `teetotal run` makes it"
-            )
-    return lake
+    is_named = str(chosen.lake) != str(Location.of(_DEFAULT_LAKE))
+    if not is_named or not chosen.lake.is_local or open_lake(chosen).list_stored(TIERS):
+        return None
+    return _find_lake_nearby(chosen.lake)
 
 
 def _find_lake_nearby(place: Location) -> str | None:

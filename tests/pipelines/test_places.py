@@ -120,8 +120,17 @@ def test_status_of_a_lake_beside_another_is_taken_for_mistyped(home: Path) -> No
     done = invoke("status", "--lake", home / "lkae", "--landing", home / "landing")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == (
-        f"teetotal: there is no lake in {home / 'lkae'} (did you mean '{home / 'lake'}'? For a new one, "
-        "`teetotal run` makes it)\n"
+        f"teetotal: there is no lake in {home / 'lkae'} (`teetotal run` makes a new one; did you mean "
+        f"'{home / 'lake'}'?)\n"
+    )
+
+
+def test_run_makes_a_lake_beside_another_and_says_which_one_may_have_been_meant(home: Path, tmp_path: Path) -> None:
+    places = ("--lake", tmp_path / "lkae", "--landing", tmp_path / "landing")
+    assert "note" not in invoke("run", *places).stderr
+    (tmp_path / "lake").symlink_to(home / "lake")
+    assert f"note: there is no lake in {tmp_path / 'lkae'} yet, and this run makes it (did you mean " in (
+        invoke("run", *places).stderr
     )
 
 
