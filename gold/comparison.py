@@ -183,8 +183,8 @@ def format_verdict(estimate: Estimate, counts: tuple[int, int], margin: float = 
     if kind == "no_difference":
         return f"no difference beyond {_percent(margin)}: {ratio:.3f}x{_format_interval(estimate, digits=3)}, {over}"
     if kind == "not_shown":
-        shown = f"no difference shown and none beyond {_percent(margin)} ruled out: {ratio:.2f}x{interval}, {over}"
-        return f"{shown}; {format_more_runs(estimate)}"
+        said = f"a difference beyond {_percent(margin)} is neither shown nor ruled out: {ratio:.2f}x{interval}, {over}"
+        return f"{said}; {format_more_runs(estimate)}"
     if estimate.reason is not None:
         return f"nothing can be concluded, because {estimate.reason}: {ratio:.2f}x"
     few = f"{counts[0]} and {counts[1]} runs" if max(counts) > 1 else "one run per side"
@@ -198,7 +198,7 @@ def format_more_runs(estimate: Estimate) -> str:
     """How many repeats would settle it."""
     more = estimate.more_runs_count
     if more is None:
-        return f"at the noise known, {MOST_RUNS} runs per side would not settle it"
+        return f"at the known noise, even {MOST_RUNS} runs per side would not settle it"
     runs = f"{more} more run{'' if more == 1 else 's'} per side"
     if estimate.run_noise_fraction is None:
         return f"at least {runs} are needed (repeat_of), and how many would settle it is unknown without repeats"

@@ -73,7 +73,7 @@ def describe_other_source(step: Row, leading: Row) -> str | None:
 
 
 def dominant(answer: Row, parts: Sequence[Row]) -> str | None:
-    """Where most of a pair's overhead is paid; None where no part stands out."""
+    """Where most of a pair's overhead goes; None where no part stands out."""
     share = answer["dominant_fraction"]
     delta = next((row["overhead_ns"] for row in parts if row["part"] == answer["dominant_part"]), None)
     if delta is None or not finite(share):
@@ -83,7 +83,7 @@ def dominant(answer: Row, parts: Sequence[Row]) -> str | None:
     sentence = f"{where}: {ms(delta)} ms per step; other parts shrink beside it, so that {ms(total)} ms remain"
     if share <= 1:
         most = "most" if share > 0.5 else "the largest part"
-        sentence = f"{most} of it is paid for {where}: {ms(delta)} of {ms(total)} ms per step ({share:.0%})"
+        sentence = f"{most} of it is spent on {where}: {ms(delta)} of {ms(total)} ms per step ({share:.0%})"
     return sentence if is_concluded(answer) else f"in these two traces, {sentence}"
 
 

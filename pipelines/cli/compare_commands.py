@@ -25,6 +25,7 @@ def compare(chosen: Settings, baseline: str, candidate: str, form: str, html: Pa
     A and B are runs, each with its repeats (repeat_of), or run ids with commas between them. What differs in their
     manifests comes first. The verdict needs 3 runs per side; with fewer, it says how many would settle it.
     """
+    session.announce_work(f"reading {chosen.lake}")
     from assets.build.run_comparison import compare_runs_of
     from pipelines.cli import comparing
 
@@ -56,6 +57,7 @@ def export(chosen: Settings, run_id: str, out: Path, steps: str | None, limit: i
 
     All ranks are on one clock where their offsets are known. Open it at ui.perfetto.dev or in chrome://tracing.
     """
+    session.announce_work(f"reading {chosen.lake}")
     from pipelines.cli import export as exporting
 
     wanted = exporting.read_steps(steps)

@@ -39,6 +39,7 @@ def what_if(
     remedy of each run in the lake. Every answer is modelled, with the interval that errors on other models support, or
     refused with the reason. Where a trace has Python frames, the lines that copy, wait and launch are named.
     """
+    session.announce_work(f"reading {chosen.lake}")
     from pipelines.cli import forecasts, show, source_lines
 
     lake = session.open_built_lake(chosen)
@@ -60,10 +61,11 @@ def what_if(
 @_FORMAT
 @click.pass_obj
 def validate(chosen: Settings, landing: str | None, form: str) -> None:
-    """Hold predictions against what was measured: each run predicted without its model, batch size, world or cap.
+    """Compare predictions with what was measured: each run predicted without its model, batch size, world or cap.
 
-    Exit status 1 where a goal is missed or a dumb guess does better.
+    Exit status 1 where a goal is missed or a naive guess does better.
     """
+    session.announce_work(f"reading {chosen.lake}")
     from pipelines.cli import show, validation
 
     with validation.open_checks(chosen, landing) as checks:

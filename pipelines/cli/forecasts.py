@@ -10,6 +10,7 @@ import pyarrow as pa
 from assets.build.forecasts import read_regime, read_runs, stale_regimes
 from assets.build.freshness import Look
 from assets.build.measured_runs import require_measured
+from bronze.manifest import REGIMES
 from gold import what_if
 from gold.changes import SETTINGS, predict_change
 from gold.pairs import OFF
@@ -35,6 +36,8 @@ _MOST = 1_000_000
 
 def read_change(regime: str | None, given: Sequence[str]) -> dict[str, str]:
     """What is to be changed; a wrong name or value is answered with what was expected."""
+    if regime and regime not in REGIMES:
+        raise EvidenceRejected(f"{regime[:80]!r}: no such regime", nearest(regime[:80], REGIMES))
     change = {"regime": regime} if regime else {}
     for setting in given:
         name, equals, value = setting.partition("=")

@@ -71,7 +71,8 @@ def find_runs(chosen: Settings, run_ids: Sequence[str]) -> list[Found]:
     place = build_context(chosen)
     snapshots = [place.lake.snapshot(table) for table in (*TABLES.values(), outcomes.TABLE)]
     own = [snapshot for snapshot in snapshots if snapshot.table.partition_key == "run_id"]
-    stored = {run_id for snapshot in own for run_id in snapshot.run_ids}
+    # How checks ended is kept by run too, but also under names that are no runs': those of comparisons across runs.
+    stored = {run_id for snapshot in own if snapshot.table is not outcomes.TABLE for run_id in snapshot.run_ids}
     complete, incomplete = place.zone.run_ids()
     known = {*complete, *incomplete, *stored, *list_pending(place.lake.place)}
     if not known.issuperset(run_ids):

@@ -19,14 +19,14 @@ _MOST_SLOWDOWN = 1000.0
 @click.option("--against", metavar="RUN", help="Its baseline; else the one that the lake pairs it with.")
 @click.option("--baseline-tag", metavar="NAME", help="Its baseline by name (`teetotal baseline set`).")
 @click.option(
-    "--max-slowdown", type=float, metavar="RATIO", default=1.05, show_default=True, help="Most that a step may take."
+    "--max-slowdown", type=float, metavar="RATIO", default=1.05, show_default=True, help="Largest slowdown allowed."
 )
 @click.option(
     "--max-overhead",
     "given",
     multiple=True,
     metavar="PART=MS",
-    help="Most that a part of the step may take more, in ms; may be given again.",
+    help="Most that a part of the step may add, in ms; may be given again.",
 )
 @click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
 @click.pass_obj
@@ -44,6 +44,7 @@ def gate(
     Exit status 0: the whole 95 % interval lies within; 1: all of it lies beyond a limit; 3: undecided, and it says how
     many more runs would decide it; 2: wrong usage, or runs that cannot be compared.
     """
+    session.announce_work(f"reading {chosen.lake}")
     from pipelines.cli import baselines, gating
     from pipelines.cli.comparing import format_json
 
@@ -67,7 +68,7 @@ def gate(
 
 @click.group()
 def baseline() -> None:
-    """Name runs that others are held against: `teetotal gate --baseline-tag NAME`."""
+    """Name runs that others are compared with: `teetotal gate --baseline-tag NAME`."""
 
 
 @baseline.command("set")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def history(chosen: Settings, workload: str | None, run_id: str | None, form: str) -> None:
     """Show each workload over time: its step, its versions, where the level changed and what else changed there."""
+    session.announce_work(f"reading {chosen.lake}")
     import pyarrow as pa
 
     from gold.history import TABLE

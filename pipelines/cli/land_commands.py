@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--run-id", metavar="ID", help="Name of the run; else taken from the files' names.")
 @click.option("--regime", metavar="R", help="How links are secured: cc_off, hopper_spt_cc, sw_per_hop_aesgcm, …")
-@click.option("--baseline", metavar="ID", help="The baseline without a TEE.")
+@click.option("--baseline", metavar="ID", help="The run that this one is compared with.")
 @click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="Any field of run.toml (docs/manifest.md).")
 @click.option(
     "--open", "is_open", is_flag=True, help="More files will come, by --append or written there (docs/live.md)."

@@ -72,6 +72,7 @@ def evidence(chosen: Settings, run_id: str, out: Path, data: str, only_run: bool
 
     `python -I check_evidence.py BUNDLE --trust KEYS` checks it without teetotal (docs/audit.md).
     """
+    session.announce_work(f"reading {chosen.lake}")
     from pipelines.cli.evidence import write_bundle
 
     tiers = {"none": (), "gold": ("gold",), "all": session.TIERS}[data]

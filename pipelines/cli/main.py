@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lake.errors import LakeError
 from pipelines.cli import places, session, stopping
+from pipelines.cli.command_group import SectionedGroup
 from pipelines.cli.compare_commands import compare, export
-from pipelines.cli.failures import FAILED, require_resources, tell_failure
+from pipelines.cli.failures import FAILED
 from pipelines.cli.forecast_commands import validate, what_if
 from pipelines.cli.forget_command import forget
 from pipelines.cli.gate_commands import baseline, gate
@@ -37,48 +37,8 @@ _FORMATS = click.Choice(["table", "csv", "json", "parquet"])
 _FORMAT = click.option("--format", "form", type=_FORMATS, default="table", show_default=True)
 
 
-class _Group(click.Group):
-    """Turns every error into one line and an exit status; its commands take the options that choose places."""
-
-    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Add a command."""
-        super().add_command(places.accept_places(cmd), name)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; an error that we can explain is told, not traced."""
-        try:
-            require_resources()
-            return super().invoke(ctx)
-        except LakeError as error:
-            ctx.exit(tell_failure(error))
-        except BrokenPipeError:
-            sys.stderr.close()  # the reader of our output has seen enough
-            ctx.exit(0)
-        except KeyboardInterrupt:
-            click.echo(stopping.describe_stop(), err=True)
-            ctx.exit(stopping.INTERRUPTED)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, and remember its name."""
-        found = super().resolve_command(ctx, args)
-        stopping.name_command(found[0] or "")
-        return found
-
-    def main(self, *arguments: Any, **named: Any) -> Any:
-        """Run the command line; whatever click and we did not expect is told as well, with the next step."""
-        try:
-            with stopping.watch_interrupts():
-                return super().main(*arguments, **named)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # noqa: BLE001 - a panic of an engine written in Rust is no Exception
-            sys.exit(tell_failure(error))
-
-
 @click.group(
-    cls=_Group,
+    cls=SectionedGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     params=places.list_options(),
     epilog="Options that choose places may stand before the command or after it.",
@@ -86,7 +46,7 @@ class _Group(click.Group):
 @click.version_option(package_name="teetotal")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """What does confidential computing cost this training run, and where is it paid?"""
+    """What does confidential computing cost this training run, and where does the time go?"""
     from pipelines.settings import settings
 
     ctx.obj = ctx.obj or settings()
@@ -120,6 +80,7 @@ main.add_command(release)
 @click.pass_obj
 def status(chosen: Settings, run_ids: tuple[str, ...], notes: bool) -> None:
     """Show which runs are up to date, stale or new, and what was kept, merged or rejected, and why."""
+    session.announce_work(f"looking at the runs in {chosen.landing}")
     from lake.attestation_keys import load_keys
     from lake.landing_zone import LandingZone
     from pipelines.cli import show
@@ -128,7 +89,7 @@ def status(chosen: Settings, run_ids: tuple[str, ...], notes: bool) -> None:
 
     zone = LandingZone(chosen.landing, chosen.seals)
     keys = load_keys(chosen.attestation_keys)
-    found = states.collect_status(session.open_lake(chosen), zone, keys, chosen.margin, run_ids, all_notes=notes)
+    found = states.collect_status(session.open_named_lake(chosen), zone, keys, chosen.margin, run_ids, all_notes=notes)
     if not found.lines and not found.notes:
         session.print_lines(
             f"nothing in {chosen.landing} and no lake in {chosen.lake} yet: land a run with `teetotal land`, "
@@ -286,6 +247,7 @@ def query_lake(
 @click.pass_obj
 def report_page(chosen: Settings, out: Path, run_ids: tuple[str, ...]) -> None:
     """Write the answers as one HTML file that needs no network: verdicts, figures, reasons, provenance."""
+    session.announce_work(f"reading {chosen.lake}, and drawing its figures")
     from lake.lineage.keys import load_trust
     from pipelines.cli import report
 

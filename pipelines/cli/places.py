@@ -6,7 +6,7 @@ import click
 
 _HELP = {
     "lake": ("PLACE", "Where the tables are (TEETOTAL_LAKE, default data/lake): a path or s3://…"),
-    "landing": ("PLACE", "Where runs arrive (TEETOTAL_LANDING, default data/landing)."),
+    "landing": ("PLACE", "Where runs are landed (TEETOTAL_LANDING, default data/landing)."),
     "keyring": ("PATH", "The keys of sealed columns (TEETOTAL_KEYRING, default beside the lake)."),
     "margin": ("FRACTION", "Largest difference that counts as none (TEETOTAL_MARGIN, 0.02)."),
 }

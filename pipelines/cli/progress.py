@@ -160,4 +160,7 @@ def format_outcome(outcome: Outcome) -> str:
         if rows.get(table) or (table in rows and table not in _UNCOMMON)
     )
     changed = sum(written.is_changed for written in outcome.written)
-    return f"{outcome.run_id}: {counts} ({changed} of {len(rows)} tables changed)"
+    # Until silver is made, nothing but bytes can have been refused.
+    rejected = rows.get("silver.rejects", rows.get("bronze.unreadable", 0))
+    why = f"; {rejected:,} rejected or unreadable: `teetotal status {outcome.run_id}` says why" if rejected else ""
+    return f"{outcome.run_id}: {counts} ({changed} of {len(rows)} tables changed){why}"

@@ -34,7 +34,7 @@ def release(
     form: str,
     out: Path | None,
 ) -> None:
-    """Write overhead statistics across tenants with differential privacy, paid from a budget (docs/release.md)."""
+    """Write overhead statistics across tenants with differential privacy, within a budget (docs/release.md)."""
     from lake.errors import EvidenceRejected
     from lake.privacy_ledger import parse_epsilon
     from lake.private_files import write_private

@@ -65,6 +65,7 @@ def run(
 @click.pass_obj
 def demo(chosen: Settings, is_all: bool) -> None:
     """Land bundled recordings, run the pipeline on them, and print what the sealing cost and where."""
+    session.print_lines(f"landing the bundled recordings in {chosen.landing} …", err=True)
     from lake.landing_zone import LandingZone
     from pipelines.cli import demo as bundled
     from pipelines.cli import verdicts
@@ -106,6 +107,9 @@ def _run(
     from pipelines.cli.run import run as run_all
 
     tell = partial(session.print_lines, err=True)
+    meant = None if is_quiet else session.find_meant_lake(chosen)
+    if meant is not None:
+        tell(f"note: there is no lake in {chosen.lake} yet, and this run makes it ({meant})")
     with show_warnings():
         outcomes = run_all(
             chosen,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pipelines.settings import Settings
 
 TIERS = ("bronze", "silver", "gold")
+_DEFAULT_LAKE = "data/lake"
+_MAKE_LAKE = "`teetotal run` makes it from what has landed; --lake or TEETOTAL_LAKE names another"
 
 
 def open_lake(chosen: Settings) -> Lake:
@@ -42,20 +45,36 @@ def open_built_lake(chosen: Settings) -> Lake:
     """The lake that was chosen, which must hold a table: where a name is mistyped, no rows would be a wrong answer."""
     lake = open_lake(chosen)
     if not lake.list_stored(TIERS):
-        raise EvidenceRejected(f"there is no lake in {chosen.lake}", _find_lake_nearby(chosen.lake))
+        raise EvidenceRejected(f"there is no lake in {chosen.lake}", _find_lake_nearby(chosen.lake) or _MAKE_LAKE)
     return lake
 
 
-def _find_lake_nearby(place: Location) -> str:
-    """The hint that names the lake that was probably meant."""
+def open_named_lake(chosen: Settings) -> Lake:
+    """The lake that was chosen, which may be empty before its first run, unless its name looks mistyped."""
+    meant = find_meant_lake(chosen)
+    if meant is not None:
+        raise EvidenceRejected(f"there is no lake in {chosen.lake}", f"`teetotal run` makes a new one; {meant}")
+    return open_lake(chosen)
+
+
+def find_meant_lake(chosen: Settings) -> str | None:
+    """The hint that names another lake, where somebody named one that is not there and another lies beside it."""
+    from lake.locations import Location
+
+    is_named = str(chosen.lake) != str(Location.of(_DEFAULT_LAKE))
+    if not is_named or not chosen.lake.is_local or open_lake(chosen).list_stored(TIERS):
+        return None
+    return _find_lake_nearby(chosen.lake)
+
+
+def _find_lake_nearby(place: Location) -> str | None:
+    """The hint that names the lake that was probably meant; none where no lake is near."""
     around: list[Path] = []
     if place.is_local and place.directory.parent.is_dir():
         above = place.directory.parent
         around = [above, *above.iterdir(), *(place.directory.iterdir() if place.directory.is_dir() else ())]
     lakes = [str(one) for one in around if any((one / tier).is_dir() for tier in TIERS)]
-    if lakes:
-        return nearest(str(place), lakes)
-    return "`teetotal run` makes it from what has landed; --lake or TEETOTAL_LAKE names another"
+    return nearest(str(place), lakes) if lakes else None
 
 
 def require_runs(lake: Lake, run_ids: Sequence[str], tables: Iterable[Table]) -> None:
@@ -71,6 +90,12 @@ def print_lines(text: str, *, err: bool = False) -> None:
     from report.terminal_text import make_printable
 
     click.echo(make_printable(text), err=err)
+
+
+def announce_work(text: str) -> None:
+    """Say on a terminal what begins, before what takes seconds to import; a pipe or a file gets nothing."""
+    if sys.stderr.isatty():
+        print_lines(f"{text} …", err=True)
 
 
 def console() -> Console:

@@ -52,6 +52,7 @@ def verify(
     Statements are compared with the tables and their log, and followed to the source files. Exit status 1 where
     anything is wrong; `teetotal run --full RUN_ID` builds it again.
     """
+    session.announce_work(f"reading every data file of {chosen.lake}")
     from lake.landing_zone import LandingZone
     from lake.lineage.keys import load_trust
     from pipelines.cli.recomputation import recompute_tables

@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import stat
-import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from lake.locations import Location
 from lake.store import Lake
 from lake.verification import verify_table
 from tests.support.campaigns import pick_size
+from tests.support.mounts import may_mount, run
 from tests.support.sample_tables import CELLS, FIRST, READINGS, SECOND, readings
 
 if TYPE_CHECKING:
@@ -303,10 +303,6 @@ def test_unnamed_log_entries_of_killed_writers_are_removed_once_they_are_old(lak
 # -- a real power cut --------------------------------------------------------------------------------------------------
 
 
-def run(program: str, *arguments: str | Path) -> None:
-    subprocess.run([str(shutil.which(program)), *arguments], check=True)
-
-
 @contextmanager
 def disk(image: Path, mounted: Path) -> Iterator[Path]:
     """A file system of its own in a file; what the kernel holds back is not in the file."""
@@ -316,14 +312,6 @@ def disk(image: Path, mounted: Path) -> Iterator[Path]:
         yield mounted
     finally:
         run("umount", mounted)
-
-
-def may_mount(folder: Path) -> bool:
-    """Whether this process may mount: not without root, and not in most containers."""
-    mounting = subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=False, capture_output=True)  # noqa: S607 - of the system
-    if mounting.returncode == 0:
-        run("umount", folder)
-    return mounting.returncode == 0
 
 
 def test_power_cuts_lose_nothing_that_was_reported(tmp_path: Path) -> None:

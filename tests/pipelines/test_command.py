@@ -16,8 +16,10 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
+from pipelines.cli import progress
 from pipelines.cli.demo import FIRST_LOOK
 from pipelines.cli.main import main
+from pipelines.cli.session import TIERS
 from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
@@ -33,6 +35,15 @@ _TRACE = (
 )
 # Tables of bronze alone, for what is told of files: a launch to gold with all checks takes ten times as long.
 _BRONZE = ("--no-check", "--to", "bronze.runs")
+# What a launch of the first look says it begins, in this order.
+_PROGRESS = (
+    "12 of 12 runs to build or check: opening Dagster's records …",
+    *(line for tier in TIERS for line in (f"{tier} of 12 runs …", f"checks of {tier}, 12 runs …")),
+    "pairs …",
+    "checks of pairs, 12 runs …",
+    "comparisons across runs, and forecasts …",
+    "checks of comparisons …",
+)
 
 
 @pytest.fixture
@@ -48,6 +59,14 @@ def teetotal(places: list[str]) -> Callable[..., Result]:
 
 
 @pytest.fixture
+def screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What progress writes to standard error, which has no descriptor under click's runner."""
+    path = tmp_path / "screen"
+    monkeypatch.setattr(progress, "_find_screen", lambda: os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+    return path
+
+
+@pytest.fixture
 def traces(tmp_path: Path) -> list[Path]:
     """Two small traces of one job."""
     paths = [tmp_path / f"job-r{rank}.json" for rank in (0, 1)]
@@ -57,12 +76,13 @@ def traces(tmp_path: Path) -> list[Path]:
 
 
 def test_demo_lands_the_bundled_recordings_and_a_second_one_changes_nothing(
-    teetotal: Callable[..., Result],
+    teetotal: Callable[..., Result], screen: Path
 ) -> None:
     runs = sorted(path.parent.name for path in _SAMPLES.glob("*/run.toml") if path.parent.name.startswith(FIRST_LOOK))
     first = teetotal("demo")
     assert first.exit_code == 0, first.output
     assert all(f"{run}: " in first.output and "up to date" not in first.output for run in runs)
+    _assert_in_order(screen.read_text().splitlines(), *_PROGRESS)
     second = teetotal("demo")
     assert second.exit_code == 0
     assert all(f"{run}: up to date, nothing to do" in second.output for run in runs)
@@ -148,6 +168,17 @@ def test_what_is_typed_wins_over_the_run_toml_which_wins_over_the_files(
     conflicts = teetotal("show", "bronze.runs", "--format", "json", "--columns", "conflicts").output
     assert "world_size: the manifest says 8, the traces say 2" in conflicts
     assert "backend: the manifest says gloo, the traces say nccl" in conflicts
+
+
+def test_a_run_says_that_a_file_was_cut_and_where_to_read_why(
+    teetotal: Callable[..., Result], traces: list[Path]
+) -> None:
+    traces[0].write_bytes(traces[0].read_bytes()[:-40])
+    assert teetotal("land", *map(str, traces), "--run-id", "half").exit_code == 0
+    told = teetotal("run", *_BRONZE, "--to", "bronze.unreadable").stdout
+    number = re.search(r"; (\d+) rejected or unreadable: `teetotal status half` says why", told)
+    assert number, told
+    assert teetotal("status").output.count("unreadable: the file ends") == int(number[1])
 
 
 def test_ranks_in_folders_of_their_own_land_side_by_side(teetotal: Callable[..., Result], tmp_path: Path) -> None:
@@ -298,18 +329,6 @@ def test_without_a_terminal_progress_is_plain_lines_that_begin_before_the_work_a
     assert teetotal("run", "--quiet", "--full", *_BRONZE).stderr == ""
 
 
-def test_the_first_line_of_a_run_needs_no_engine_and_no_dagster() -> None:
-    code = (
-        "import sys; from pipelines.cli import run_commands, session\n"
-        "heavy = {'dagster', 'polars', 'duckdb', 'pyarrow', 'rich'}\n"
-        "def stop(text, **_): print(sorted(heavy & set(sys.modules)), text[:7]); sys.exit()\n"
-        "session.print_lines = stop\n"
-        "from pipelines.cli.main import main; main(['run'])"
-    )
-    said = subprocess.run([sys.executable, "-c", code], cwd=_ROOT, capture_output=True, text=True, check=False)
-    assert said.stdout == "[] looking\n", said.stderr
-
-
 def test_a_run_ends_with_the_verdicts_of_what_it_built_and_what_to_type_next(
     teetotal: Callable[..., Result], tmp_path: Path
 ) -> None:
@@ -322,6 +341,13 @@ def test_a_run_ends_with_the_verdicts_of_what_it_built_and_what_to_type_next(
     assert re.search(r"^tee against off: .+", done.stdout, re.MULTILINE), done.stdout
     assert done.stdout.endswith("next: teetotal report; teetotal what-if tee\n")
     assert "next:" not in teetotal("run", "--no-check").stdout
+
+
+def _assert_in_order(lines: list[str], *expected: str) -> None:
+    """Every expected line is there, after the one before it."""
+    rest = iter(lines)
+    for one in expected:
+        assert one in rest, f"{one!r} is missing or out of order in {lines}"
 
 
 def _everything(screen: int) -> str:

@@ -131,6 +131,7 @@ def test_csv_has_the_columns_of_the_table(recorded_lake: Lake) -> None:
         (["gpt2-plain-w4", "--set", "bucket_cap_mib=nan"], "expected a bucket cap in MiB"),
         (["gpt2-plain-w4", "--set", "pinned=maybe"], "expected true"),
         (["gpt2-sealed-w4", "--regime", "hopper_spt_cc"], "is a run under sw_per_hop_aesgcm"),
+        (["gpt2-sealed-w4", "--regime", "hoper_spt_cc"], "no such regime (did you mean 'hopper_spt_cc'?)"),
         (["--set", "chains=4"], "name a run to change"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

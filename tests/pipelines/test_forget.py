@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 from assets.build.catalogue import TABLES
 from assets.build.state import assess_comparisons, assess_gone
+from assets.checks import outcomes
 from assets.specs import asset_key
 from lake.identity import MANIFEST
 from pipelines.cli import forget as forgetting
@@ -69,6 +70,16 @@ def copy_place(source: Path, target: Path) -> Path:
     for path in target.rglob("dagster.yaml"):
         path.write_text(path.read_text().replace(str(source), str(target)))
     return target
+
+
+def test_what_is_measured_across_runs_is_no_run_to_forget(built: Path) -> None:
+    across = set(House(built).lake.snapshot(outcomes.TABLE).run_ids) - RUNS.keys()
+    assert across
+    for name in across:
+        done = teetotal(built, "forget", name, "--yes")
+        assert done.exit_code == 2, done.output
+        assert f"no run {name!r} in " in done.stderr
+        assert across.isdisjoint(re.findall(r"[\w.-]+", done.stderr.partition("(")[2]))
 
 
 @pytest.fixture

@@ -22,6 +22,11 @@ _WORDS = (
     ["what-if"],
     ["what-if", "job"],
     ["validate"],
+    ["compare", "a", "b"],
+    ["gate"],
+    ["export", "job", "--perfetto", "trace.json"],
+    ["history"],
+    ["release", "--epsilon", "0.5", "--budget", "2"],
 )
 
 
@@ -109,6 +114,41 @@ def test_a_value_that_is_none_is_refused_wherever_it_stands() -> None:
     assert before.stderr == after.stderr
     assert before.stderr.startswith("teetotal: ")
     assert "margin" in before.stderr.lower()
+
+
+def test_status_of_a_lake_beside_another_is_taken_for_mistyped(home: Path) -> None:
+    done = invoke("status", "--lake", home / "lkae", "--landing", home / "landing")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"teetotal: there is no lake in {home / 'lkae'} (`teetotal run` makes a new one; did you mean "
+        f"'{home / 'lake'}'?)\n"
+    )
+
+
+def test_run_makes_a_lake_beside_another_and_says_which_one_may_have_been_meant(home: Path, tmp_path: Path) -> None:
+    places = ("--lake", tmp_path / "lkae", "--landing", tmp_path / "landing")
+    assert "note" not in invoke("run", *places).stderr
+    (tmp_path / "lake").symlink_to(home / "lake")
+    assert f"note: there is no lake in {tmp_path / 'lkae'} yet, and this run makes it (did you mean " in (
+        invoke("run", *places).stderr
+    )
+
+
+def test_status_before_the_first_run_shows_what_has_landed(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data" / "another" / "bronze").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    unnamed = invoke("status", "--landing", home / "landing")
+    named = invoke("status", "--lake", tmp_path / "lake", "--landing", home / "landing")
+    assert (unnamed.exit_code, named.exit_code) == (0, 0)
+    assert unnamed.output == named.output
+    assert "job" in named.output
+
+
+def test_a_pipe_gets_the_result_and_no_sign_of_life(home: Path) -> None:
+    done = invoke("verify", "--lake", home / "lake", "--landing", home / "landing")
+    assert (done.exit_code, done.stderr) == (0, "")
 
 
 def test_status_of_nothing_names_both_places(tmp_path: Path) -> None:

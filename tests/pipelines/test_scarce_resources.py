@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
+from bronze import runs
 from lake.errors import LakeError
 from lake.locations import report_unreachable
 from lake.scarcity import next_step
 from pipelines.cli import session
 from pipelines.cli.main import main
+from tests.support.mounts import may_mount, mount_memory, run
+from tests.support.small_runs import OFF, trace
 from tests.support.web_interface import COMMAND, ROOT, House
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from click.testing import Result
 
     from lake.store import Lake
 
@@ -105,6 +112,72 @@ def test_a_lake_that_may_not_be_written_is_one_line(tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.stderr
     assert "/sys/teetotal/.dagster could not be written to" in result.stderr
     assert "check who owns it and how it is mounted" in result.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[House]:
+    """A disk of its own with a lake of one run, and another run that has landed since."""
+    if not may_mount(tmp_path):
+        pytest.skip("nobody may mount a disk here; limits and devices stand in for it in the tests above")
+    with mount_memory(tmp_path / "disk", "64m") as disk:
+        house = House(disk)
+        _land_small(house, "early")
+        assert _invoke(house, *_BRONZE).exit_code == 0
+        _land_small(house, "late")
+        yield house
+
+
+_BRONZE = ("run", "--quiet", "--no-check", "--to", "bronze.runs")
+
+
+def _land_small(house: House, run_id: str) -> None:
+    directory = house.settings.landing.directory / run_id
+    directory.mkdir(parents=True)
+    (directory / "rank0.json").write_bytes(trace(100))
+    (directory / "run.toml").write_text(OFF)
+
+
+def _invoke(house: House, *words: str) -> Result:
+    return CliRunner().invoke(main, [*house.places, *words])
+
+
+def _assert_one_line(result: Result, step: str) -> None:
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.output
+    assert result.stderr.startswith("teetotal: ")
+    assert step in result.stderr
+
+
+def test_a_lake_that_is_mounted_read_only_is_one_line_stays_readable_and_goes_on(
+    small_disk: House, capfd: pytest.CaptureFixture[str]
+) -> None:
+    disk = small_disk.settings.lake.directory.parent
+    run("mount", "-o", "remount,ro", disk)
+    _assert_one_line(_invoke(small_disk, *_BRONZE), "how it is mounted")
+    _assert_one_line(_invoke(small_disk, "forget", "early", "--yes"), "how it is mounted")
+    words = ("show", "bronze.runs", "--columns", "run_id", "--format", "csv")
+    assert _invoke(small_disk, *words).stdout.split() == ['"run_id"', '"early"']
+    run("mount", "-o", "remount,rw", disk)
+    assert _invoke(small_disk, *_BRONZE).exit_code == 0
+    assert _invoke(small_disk, *words).stdout.split() == ['"run_id"', '"early"', '"late"']
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_lake_on_a_full_disk_is_one_line_and_goes_on_when_there_is_space(
+    small_disk: House, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    filler, source = small_disk.settings.lake.directory.parent / "filler", tmp_path / "rank0.json"
+    source.write_bytes(trace(100))
+    with suppress(OSError), filler.open("wb", buffering=0) as file:
+        while file.write(bytes(1 << 16)):
+            pass
+    assert os.statvfs(filler).f_bavail == 0
+    _assert_one_line(_invoke(small_disk, *_BRONZE), "free some space")
+    _assert_one_line(_invoke(small_disk, "land", str(source), "--run-id", "latest"), "free some space")
+    filler.unlink()
+    assert _invoke(small_disk, "land", str(source), "--run-id", "latest").exit_code == 0
+    assert _invoke(small_disk, *_BRONZE).exit_code == 0
+    assert small_disk.lake.snapshot(runs.TABLE).run_ids == ["early", "late", "latest"]
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
