@@ -24,6 +24,7 @@ from tests.support.installed_wheel import (
     Installation,
     ask,
     build_wheel,
+    copy_image_sources,
     environment,
     install_editable,
     install_wheel,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PACKAGES = frozenset(GENERIC)
+_PROJECT = ROOT / "pyproject.toml"
 _LOCATIONS = (
     "{ workspaceOrError { ... on Workspace { locationEntries { loadStatus locationOrLoadError { __typename } } } } }"
 )
@@ -45,7 +47,8 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
+    """Built of the files that the image is built of: what .dockerignore leaves out is missing here too."""
+    return build_wheel(copy_image_sources(tmp_path_factory.mktemp("sources")), tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +80,16 @@ def test_a_wheel_installs_one_name(wheel: Path) -> None:
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"teetotal"}
     assert {"teetotal/py.typed", "teetotal/dagster.yaml", "teetotal/bronze/trace_events.sql"} <= set(names)
     assert len(names) == len(set(names))
+
+
+def test_a_wheel_holds_every_committed_file_of_its_packages(wheel: Path) -> None:
+    packages = tomllib.loads(_PROJECT.read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    asked = subprocess.run(["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S607
+    committed = {name for name in asked.stdout.splitlines() if (ROOT / name).is_file()}
+    assert len(committed) > 500
+    with zipfile.ZipFile(wheel) as file:
+        held = set(file.namelist())
+    assert {name for name in committed if f"teetotal/{name.removeprefix('teetotal/')}" not in held} == set()
 
 
 def test_no_module_of_a_wheel_imports_a_generic_name(wheel: Path) -> None:
@@ -211,7 +224,7 @@ def find_ended(address: str) -> list[str]:
 
 
 def test_uv_installs_it_as_a_tool(wheel: Path, elsewhere: Path, tmp_path: Path) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    project = tomllib.loads(_PROJECT.read_text("utf-8"))["project"]
     names = [found[0] for one in project["dependencies"] if (found := _REQUIREMENT.match(one))]
     # No dependency is fetched here: each is said to be needed by no Python, and borrowed instead.
     (tmp_path / "none.txt").write_text("".join(f"{name}; python_version < '3'\n" for name in names))
