@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = frozenset(GENERIC)
 _PROJECT = ROOT / "pyproject.toml"
+_DEPLOYMENTS = ("Dockerfile", "compose.yaml", "docs/operations.md", "docs/kubernetes.yaml", "docs/dagster-values.yaml")
 _LOCATIONS = (
     "{ workspaceOrError { ... on Workspace { locationEntries { loadStatus locationOrLoadError { __typename } } } } }"
 )
@@ -127,6 +128,20 @@ def test_only_imports_of_our_packages_are_renamed_and_no_line_moves(written: str
 def test_an_import_that_cannot_be_renamed_in_place_stops_the_build(written: str) -> None:
     with pytest.raises(ValueError, match=r"a\.py:1: "):
         prefix_imports(written, _PACKAGES, "a.py")
+
+
+def test_every_module_that_a_deployment_starts_is_in_a_wheel(installed: Installation, tmp_path: Path) -> None:
+    text = "".join((ROOT / name).read_text("utf-8") for name in _DEPLOYMENTS)
+    # `-m name` and `--module-name name`, also as items of a list.
+    named = set(re.findall(r"(?<![\w-])(?:-m|--module-name)[\"', ]+([a-z_]+(?:\.[a-z_]+)+)", text))
+    assert "teetotal.pipelines.definitions" in named
+    program = (
+        "import sys; from importlib.util import find_spec\n"
+        "def has(name): return not name or has(name.rpartition('.')[0]) and find_spec(name) is not None\n"
+        "print(*(name for name in sys.argv[1:] if not has(name)))"
+    )
+    asked = installed.ask("python", "-P", "-c", program, *sorted(named), cwd=tmp_path)
+    assert asked.stdout.split() == [], asked.stderr
 
 
 # -- beside packages of the caller's ------------------------------------------------------------------------------
