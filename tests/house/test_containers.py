@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.installed_wheel import copy_image_sources, is_ignored, read_ignore_rules
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "Dockerfile"
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
@@ -35,12 +37,37 @@ def test_the_image_is_not_root_and_takes_every_dependency_by_its_hash() -> None:
     assert all("--require-hashes" in line or "--no-deps --no-build-isolation ." in line for line in installs)
 
 
-def test_the_image_is_built_from_what_the_wheel_holds() -> None:
-    named = set(re.findall(r"^!(\w+)$", (ROOT / ".dockerignore").read_text("utf-8"), re.MULTILINE))
-    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"benchmarks", "tests"}
-    assert packages <= named
-    for name in re.findall(r"requirements/\w+\.lock", DOCKERFILE.read_text("utf-8")):
-        assert (ROOT / name).is_file()
+def test_every_file_that_a_step_takes_is_given_to_the_image(tmp_path: Path) -> None:
+    # That the wheel can be built of these files is what tests/pipelines/test_wheel.py begins with.
+    sources = copy_image_sources(tmp_path)
+    taken = {*re.findall(r"requirements/\w+\.lock", DOCKERFILE.read_text("utf-8")), "hatch_build.py"}
+    assert len(taken) == 3
+    assert {name for name in taken if not (sources / name).is_file()} == set()
+    assert sorted(path.name for path in sources.glob("requirements/*.lock")) == sorted(
+        path.name for path in ROOT.glob("requirements/*.lock")
+    )
+
+
+@pytest.mark.parametrize(
+    "name", [".env", ".git/config", ".venv-dev/bin/python", "data/keyring.json", "secrets/key.pem", "lake/keyring.json"]
+)
+def test_no_secret_and_no_environment_gets_into_the_image(name: str) -> None:
+    assert is_ignored(name, read_ignore_rules((ROOT / ".dockerignore").read_text("utf-8")))
+
+
+@pytest.mark.parametrize(
+    ("rules", "ignored", "kept"),
+    [
+        ("*\n!a", ["b", "b/c"], ["a", "a/b/c"]),
+        ("*\n!a\n**/x", ["a/x", "a/b/x/y", "x"], ["a/y", "a/xy"]),
+        ("# why\n\na/*\n!a/b/c", ["a/b", "a/d/e"], ["a", "a/b/c", "a/b/c/d"]),
+        ("a?/**", ["ab/c", "ab/c/d"], ["ab", "a/b"]),
+        ("*.key\n!*.key", [], ["a.key"]),
+    ],
+)
+def test_files_are_left_out_as_docker_does(rules: str, ignored: list[str], kept: list[str]) -> None:
+    found = read_ignore_rules(rules)
+    assert [path for path in [*ignored, *kept] if is_ignored(path, found)] == ignored
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +107,27 @@ def test_the_jobs_of_both_hosts_run_every_part_of_the_suite_once() -> None:
     gitlab = read(ROOT / ".gitlab-ci.yml")["test"]
     assert set(gitlab["parallel"]["matrix"][0]["PART"]) == everything
     assert github["steps"][-1]["run"] == gitlab["script"][-1] == "make test ARGS=\"-m '$PART'\""
+
+
+@pytest.mark.parametrize(
+    ("job", "command"),
+    [("site", ".ci/build-site"), ("image", ".ci/try-image"), ("install", '.ci/try-wheel "$WAY"')],
+)
+def test_both_hosts_try_what_people_get_in_pull_requests_too(job: str, command: str) -> None:
+    workflow = read(ROOT / ".github" / "workflows" / "ci.yml")
+    assert "pull_request" in workflow[True]
+    github, gitlab = workflow["jobs"][job], read(ROOT / ".gitlab-ci.yml")[job]
+    assert command in [step.get("run") for step in github["steps"]]
+    assert command in gitlab["script"]
+    script = ROOT / command.split(maxsplit=1)[0]
+    assert os.access(script, os.X_OK)
+    subprocess.run(["sh", "-n", str(script)], check=True)  # noqa: S607
+    if job == "install":
+        ways = set(re.findall(r"^    (\w+)\)$", script.read_text("utf-8"), re.MULTILINE))
+        assert ways == set(github["strategy"]["matrix"]["way"]) == set(gitlab["parallel"]["matrix"][0]["WAY"])
+        assert ways == {"pip", "uv", "pipx"}
+
+
+def test_a_wheel_that_is_kept_was_installed_and_ran() -> None:
+    runs = [step.get("run") for _, step in steps(ROOT / ".github" / "workflows" / "wheel.yml")]
+    assert runs.index("make wheels bill") < runs.index(".ci/try-wheel pipx")

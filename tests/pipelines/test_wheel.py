@@ -24,6 +24,7 @@ from tests.support.installed_wheel import (
     Installation,
     ask,
     build_wheel,
+    copy_image_sources,
     environment,
     install_editable,
     install_wheel,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PACKAGES = frozenset(GENERIC)
+_PROJECT = ROOT / "pyproject.toml"
+_DEPLOYMENTS = ("Dockerfile", "compose.yaml", "docs/operations.md", "docs/kubernetes.yaml", "docs/dagster-values.yaml")
 _LOCATIONS = (
     "{ workspaceOrError { ... on Workspace { locationEntries { loadStatus locationOrLoadError { __typename } } } } }"
 )
@@ -45,7 +48,8 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
+    """Built of the files that the image is built of: what .dockerignore leaves out is missing here too."""
+    return build_wheel(copy_image_sources(tmp_path_factory.mktemp("sources")), tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +81,16 @@ def test_a_wheel_installs_one_name(wheel: Path) -> None:
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"teetotal"}
     assert {"teetotal/py.typed", "teetotal/dagster.yaml", "teetotal/bronze/trace_events.sql"} <= set(names)
     assert len(names) == len(set(names))
+
+
+def test_a_wheel_holds_every_committed_file_of_its_packages(wheel: Path) -> None:
+    packages = tomllib.loads(_PROJECT.read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    asked = subprocess.run(["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S607
+    committed = {name for name in asked.stdout.splitlines() if (ROOT / name).is_file()}
+    assert len(committed) > 500
+    with zipfile.ZipFile(wheel) as file:
+        held = set(file.namelist())
+    assert {name for name in committed if f"teetotal/{name.removeprefix('teetotal/')}" not in held} == set()
 
 
 def test_no_module_of_a_wheel_imports_a_generic_name(wheel: Path) -> None:
@@ -114,6 +128,20 @@ def test_only_imports_of_our_packages_are_renamed_and_no_line_moves(written: str
 def test_an_import_that_cannot_be_renamed_in_place_stops_the_build(written: str) -> None:
     with pytest.raises(ValueError, match=r"a\.py:1: "):
         prefix_imports(written, _PACKAGES, "a.py")
+
+
+def test_every_module_that_a_deployment_starts_is_in_a_wheel(installed: Installation, tmp_path: Path) -> None:
+    text = "".join((ROOT / name).read_text("utf-8") for name in _DEPLOYMENTS)
+    # `-m name` and `--module-name name`, also as items of a list.
+    named = set(re.findall(r"(?<![\w-])(?:-m|--module-name)[\"', ]+([a-z_]+(?:\.[a-z_]+)+)", text))
+    assert "teetotal.pipelines.definitions" in named
+    program = (
+        "import sys; from importlib.util import find_spec\n"
+        "def has(name): return not name or has(name.rpartition('.')[0]) and find_spec(name) is not None\n"
+        "print(*(name for name in sys.argv[1:] if not has(name)))"
+    )
+    asked = installed.ask("python", "-P", "-c", program, *sorted(named), cwd=tmp_path)
+    assert asked.stdout.split() == [], asked.stderr
 
 
 # -- beside packages of the caller's ------------------------------------------------------------------------------
@@ -211,7 +239,7 @@ def find_ended(address: str) -> list[str]:
 
 
 def test_uv_installs_it_as_a_tool(wheel: Path, elsewhere: Path, tmp_path: Path) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    project = tomllib.loads(_PROJECT.read_text("utf-8"))["project"]
     names = [found[0] for one in project["dependencies"] if (found := _REQUIREMENT.match(one))]
     # No dependency is fetched here: each is said to be needed by no Python, and borrowed instead.
     (tmp_path / "none.txt").write_text("".join(f"{name}; python_version < '3'\n" for name in names))

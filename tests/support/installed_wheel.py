@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -53,10 +55,60 @@ class Installation:
         return archive
 
 
+def copy_image_sources(directory: Path) -> Path:
+    """Copy what `COPY . .` of the Dockerfile finds: this checkout without what .dockerignore leaves out."""
+    rules = read_ignore_rules((ROOT / ".dockerignore").read_text("utf-8"))
+    for folder, folders, files in os.walk(ROOT):
+        place = Path(folder).relative_to(ROOT)
+        folders[:] = [name for name in folders if may_hold_sources(str(place / name), rules)]
+        for name in files:
+            if not is_ignored(str(place / name), rules):
+                (directory / place).mkdir(parents=True, exist_ok=True)
+                shutil.copy2(Path(folder, name), directory / place / name)
+    return directory
+
+
+IgnoreRules = list[tuple[str, bool]]
+
+
+def read_ignore_rules(text: str) -> IgnoreRules:
+    """The patterns of a .dockerignore, each with whether it leaves out; `!` before one takes back in."""
+    lines = [line.strip() for line in text.splitlines()]
+    kept = [line for line in lines if line and not line.startswith("#")]
+    return [(line.removeprefix("!").strip("/"), not line.startswith("!")) for line in kept]
+
+
+def is_ignored(path: str, rules: IgnoreRules) -> bool:
+    """Whether a path is left out: the last rule that fits it, or a directory above it, decides."""
+    above = [path, *(str(one) for one in Path(path).parents if one != Path())]
+    found = False
+    for pattern, leaves_out in rules:
+        if leaves_out != found and any(_matches(pattern, one) for one in above):
+            found = leaves_out
+    return found
+
+
+def may_hold_sources(directory: str, rules: IgnoreRules) -> bool:
+    """Whether anything in a directory may be taken: it is not left out, or a rule takes back something in it."""
+    return not is_ignored(directory, rules) or any(
+        not leaves_out and pattern.startswith(f"{directory}/") for pattern, leaves_out in rules
+    )
+
+
+def _matches(pattern: str, path: str) -> bool:
+    """As Docker matches: `*` and `?` within one name, `**` over any number of directories."""
+    signs = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    words = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
+    return re.fullmatch("".join(signs.get(word) or re.escape(word) for word in words), path) is not None
+
+
 def build_wheel(project: Path, folder: Path) -> Path:
-    """Build the wheel of a project."""
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=project, env=environment(), check=True, capture_output=True)
+    """Build the wheel of a project, as the Dockerfile and `make wheels` do."""
+    words = ["wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--no-build-isolation"]
+    command = [sys.executable, "-m", "pip", *words, "--wheel-dir", str(folder), str(project)]
+    done = subprocess.run(command, env=environment(), check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the wheel of {project} was not built:\n{done.stdout}{done.stderr}")
     (wheel,) = folder.glob("*.whl")
     return wheel
 
