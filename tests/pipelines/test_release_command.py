@@ -184,7 +184,7 @@ def test_a_release_of_recorded_runs_by_the_class_of_their_model_is_near_what_was
             assert abs(row["value"] - len(values)) < 20 * row["noise_scale"] == 1, "one in a hundred million is not"
     for group in groups:
         values = [run.values["slowdown"] for run in measured if run.group(("model_class", "gpu")) == group]
-        assert told[*group, "mean"]["value"] == pytest.approx(statistics.fmean(values), abs=0.5)
+        assert told[group[0], group[1], "mean"]["value"] == pytest.approx(statistics.fmean(values), abs=0.5)
     again = teetotal(tmp_path, "--epsilon", "0.1")
     assert again.exit_code == 2
     assert "the budget is spent" in again.output
