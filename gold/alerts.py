@@ -56,7 +56,8 @@ def _list_findings(runs: Iterable[Row], limits: AlertLimits) -> Iterator[Alert]:
     for row in runs:
         run_id, count, limit = row["run_id"], row["found_violations_count"], limits.violations_count
         if limit is not None and count > limit:
-            sentence = f"{run_id}: {count:,} crossings break the promise of {row['regime']}; limit {limit:,}"
+            crossings = "1 crossing breaks" if count == 1 else f"{count:,} crossings break"
+            sentence = f"{run_id}: {crossings} the promise of {row['regime']}; limit {limit:,}"
             yield Alert(run_id, "violation", sentence, count, limit)
         if limits.has_contradictions and row["contradictions"] is not None:
             yield Alert(run_id, "contradiction", f"{run_id}: its claim is contradicted: {row['contradictions']}")
@@ -71,5 +72,6 @@ def _list_budgets(budgets: Iterable[Row], limits: AlertLimits) -> Iterator[Alert
             worst[row["run_id"]] = row
     for run_id, row in worst.items():
         if limit is not None and row["used_fraction"] > limit:
-            sentence = f"{run_id}: a key of rank {row['rank']} has sealed {row['used_fraction']:.1%} of what it may"
-            yield Alert(run_id, "nonce_budget", f"{sentence}; limit {limit:.1%}", row["used_fraction"], limit)
+            used, most = (f"{fraction * 100:.3g}%" for fraction in (row["used_fraction"], limit))
+            sentence = f"{run_id}: a key of rank {row['rank']} has sealed {used} of what it may; limit {most}"
+            yield Alert(run_id, "nonce_budget", sentence, row["used_fraction"], limit)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,16 +10,9 @@ import click
 from pipelines.cli import session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from contextlib import AbstractContextManager
-
-    from rich.console import Group
-
-    from pipelines.cli.watching import Standing
     from pipelines.settings import Settings
 
 _MOST_SLOWDOWN = 1000.0
-_MOST_ROWS = 12
 
 
 @click.command()
@@ -46,76 +36,13 @@ def watch(
         raise click.UsageError("--against names the baseline of --max-slowdown")
     from lake.attestation_keys import load_keys
     from pipelines.cli import watching
+    from pipelines.cli.watch_view import open_view
 
     limit = None if max_slowdown is None else watching.Limit(max_slowdown, against)
     launch = watching.make_launch(chosen, run_id, partial(session.print_lines, err=True))
-    following = watching.Watch(chosen, run_id, load_keys(chosen.attestation_keys), launch, interval, limit)
-    with _open_view(run_id, is_json=is_json) as show:
-        last = _show_all(following.follow(), show)
-    raise SystemExit(watching.find_exit(last, limit))
-
-
-def _show_all(standings: Iterable[Standing], show: Callable[[Standing], None]) -> Standing:
-    """Show each standing as it comes; gives the last one, of which there is always one."""
-    last: deque[Standing] = deque(maxlen=1)
-    for found in standings:
-        show(found)
-        last.append(found)
-    return last[0]
-
-
-def _open_view(run_id: str, *, is_json: bool) -> AbstractContextManager[Callable[[Standing], None]]:
-    """What shows a standing: JSON, a table that is drawn anew on a terminal, else lines."""
-    from contextlib import nullcontext
-
-    if is_json:
-        return nullcontext(lambda found: click.echo(json.dumps(found.describe())))
-    return _LiveView(run_id) if sys.stdout.isatty() else nullcontext(_print_standing)
-
-
-def _print_standing(found: Standing) -> None:
-    from pipelines.cli import watching
-
-    session.print_lines(watching.format_line(found))
-    for warning in watching.list_warnings(found):
-        session.print_lines(f"  {warning}")
-    sys.stdout.flush()
-
-
-class _LiveView:
-    """A table of the last standings on a terminal, drawn anew with each; the last one stays."""
-
-    def __init__(self, run_id: str) -> None:
-        from rich.live import Live
-
-        self._run_id = run_id
-        self._rows: deque[Standing] = deque(maxlen=_MOST_ROWS)
-        self._live = Live(self._draw(), console=session.console(), refresh_per_second=4)
-
-    def __enter__(self) -> Callable[[Standing], None]:
-        self._live.start()
-        return self._show
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
-    def _show(self, found: Standing) -> None:
-        self._rows.append(found)
-        self._live.update(self._draw(), refresh=True)
-
-    def _draw(self) -> Group:
-        from rich.console import Group
-        from rich.table import Table
-        from rich.text import Text
-
-        from pipelines.cli import watching
-        from report.terminal_text import make_printable
-
-        table = Table(title=Text(f"{self._run_id}, as its files come (Ctrl-C ends the watch, not the run)"))
-        for name in ("state", "files", "step", "slowdown", "violations", "took"):
-            table.add_column(name, justify="left" if name == "state" else "right")
-        for found in self._rows:
-            table.add_row(*(Text(make_printable(cell)) for cell in watching.list_cells(found).values()))
-        last = list(self._rows)[-1:]
-        lines = [line for found in last for line in (found.verdict, *watching.list_warnings(found)) if line]
-        return Group(table, *(Text(make_printable(line)) for line in lines))
+    keys = load_keys(chosen.attestation_keys)
+    with open_view(run_id, is_json=is_json) as view:
+        following = watching.Watch(chosen, run_id, keys, launch, interval, limit, view.note_launch)
+        for last in following.follow():
+            view.show(last)
+    raise SystemExit(watching.find_exit(last, limit))  # there is always one

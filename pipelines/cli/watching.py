@@ -56,6 +56,7 @@ class Standing:
     fault: str | None = None
     # From the look that found new files to the answers.
     seconds: float = 0.0
+    max_slowdown_ratio: float | None = None
     gate: str | None = None
 
     def describe(self) -> dict[str, Any]:
@@ -81,6 +82,8 @@ class Watch:
     launch: Callable[[bool], LakeError | None]
     interval_s: float = 1.0
     limit: Limit | None = None
+    # Told when a launch begins (True) and when it has ended.
+    note_launch: Callable[[bool], None] = lambda _: None
 
     def follow(self) -> Iterator[Standing]:
         """Launch and look whenever the run's directory has changed, until it is closed or a limit is exceeded."""
@@ -93,11 +96,14 @@ class Watch:
                 time.sleep(self.interval_s)
                 continue
             began = time.monotonic()
+            self.note_launch(True)
             fault = self.launch(is_open)
+            self.note_launch(False)
             found = read_standing(open_lake(self.chosen), self.run_id, is_open=is_open)
             found = replace(found, seconds=time.monotonic() - began, fault=None if fault is None else str(fault))
             refusal = None
             if self.limit is not None and fault is None:
+                found = replace(found, max_slowdown_ratio=self.limit.max_slowdown)
                 try:
                     found = replace(found, gate=self._decide(self.limit))
                 except EvidenceRejected as error:  # no baseline that it can be compared with, or no timed step so far
@@ -160,36 +166,36 @@ def read_standing(lake: Lake, run_id: str, *, is_open: bool) -> Standing:
 
 def list_cells(found: Standing) -> dict[str, str]:
     """What a person reads of a standing, by the heading of its column."""
-    step = "none timed yet"
-    if found.step_ns is not None:
-        step = f"{format_duration(found.step_ns)} ({found.steps_count:,} steps, {found.step_source})"
     overhead = "no baseline"
     if found.baseline_run_id is not None:
         overhead = "not known yet" if found.slowdown_ratio is None else f"{found.slowdown_ratio:.3f}x"
         if found.slowdown_low_ratio is not None and found.slowdown_high_ratio is not None:
             overhead += f" ({found.slowdown_low_ratio:.3f} to {found.slowdown_high_ratio:.3f})"
-    state = found.so_far or ("open" if found.is_open else "closed")
-    files = format_count(found.files_count, "file")
     return {
-        "state": state,
-        "files": files,
-        "step": step,
+        "so far": (found.so_far or ("open" if found.is_open else "closed")).removeprefix("so far, "),
+        "files": f"{found.files_count:,}",
+        "step": "none yet" if found.step_ns is None else format_duration(found.step_ns),
+        "steps": f"{found.steps_count:,}"
+        if found.step_source is None
+        else f"{found.steps_count:,} {found.step_source}",
         "slowdown": overhead,
-        "violations": format_count(found.violations_count, "violation"),
-        "took": f"{found.seconds:.1f} s",
+        "violations": f"{found.violations_count:,}",
     }
 
 
 def format_line(found: Standing) -> str:
     """A standing in one line."""
     cells = list_cells(found)
+    step = "step none timed yet"
+    if found.step_ns is not None:
+        step = f"step {cells['step']} ({found.steps_count:,} steps, {found.step_source})"
     parts = [
-        cells["state"],
-        cells["files"],
-        f"step {cells['step']}",
+        found.so_far or cells["so far"],
+        format_count(found.files_count, "file"),
+        step,
         "no baseline" if found.baseline_run_id is None else f"slowdown {cells['slowdown']}",
-        cells["violations"],
-        f"took {cells['took']}",
+        format_count(found.violations_count, "violation"),
+        f"took {found.seconds:.1f} s",
     ]
     return f"{time.strftime('%H:%M:%S')} {found.run_id}: {'; '.join(parts)}"
 
@@ -203,7 +209,7 @@ def list_warnings(found: Standing) -> Iterator[str]:
     if found.waiting_files:
         yield f"not complete yet: {', '.join(found.waiting_files)}"
     if found.gate is not None:
-        yield f"gate: {found.gate}"
+        yield f"gate: {found.gate}, --max-slowdown {found.max_slowdown_ratio}"
 
 
 def make_launch(chosen: Settings, run_id: str, tell: Callable[[str], None]) -> Callable[[bool], LakeError | None]:

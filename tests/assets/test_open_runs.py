@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,8 @@ from bronze.limits import Limits
 from lake.engines import engine
 from lake.identity import MANIFEST, OPEN
 from lake.landed_files import Fetched, LandedFile
-from tests.support.campaigns import pick_size
+from tests.support.campaigns import is_soak, pick_size
+from tests.support.nsys_exports import eight_processes
 from tests.support.recorded_lake import ROOT
 from tests.support.sample_tables import digests, trace
 from tests.support.up_to_date import find_landed
@@ -29,27 +31,42 @@ if TYPE_CHECKING:
     from tests.conftest import LandFiles
 
 RUN = "run-1"
-RECORDED = ROOT / "samples" / "resnet50-sealed-w2"
-BRONZE = [table for table in TABLES.values() if table.tier == "bronze"]
+SAMPLES = ROOT / "samples"
+TRACED, LOGGED = "traces, logs and samples of a device", "an export of Nsight, logs and samples of a device"
 ALL = [table for tables in TIERS.values() for table in tables]
-# Of each campaign the last replay goes on to gold.
+# In the soak each replay goes on to gold; else the last one of the traces, of which silver takes seconds, and each of
+# the others.
 CAMPAIGNS, REPLAYS = pick_size(1, 50), 4
+BRONZE = [table for table in TABLES.values() if table.tier == "bronze"]
+NCCL_LOG = (
+    b"node-7:41:43 [2] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x2 count 6291456 datatype 7 op 0 root 0 "
+    b"comm 0x5 [nranks=4] stream 0x9\n"
+)
 Arrival = tuple[str, bytes]
 
 
-def read_recording() -> dict[str, bytes]:
-    """A recording of two ranks, a file that another one repeats, and one that nobody can read."""
-    files = {path.name: path.read_bytes() for path in RECORDED.iterdir() if path.name != MANIFEST}
-    first = next(name for name in sorted(files) if name.endswith(".gz"))
-    return {**files, "again.json.gz": files[first], "NOTES.md": b"# nothing to measure\n"}
+def read_recording(kind: str, tmp_path: Path) -> dict[str, bytes]:
+    """A recording with its manifest, a file that another one repeats, and one that nobody can read."""
+    folder = SAMPLES / ("resnet50-sealed-w2" if kind == TRACED else "gpt2-plain-w4-again1")
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    first = next(name for name in sorted(files) if name.endswith(".gz" if kind == TRACED else ".csv"))
+    if kind == LOGGED:
+        files |= {"nccl.log": NCCL_LOG, "export.sqlite": eight_processes(1)[0].to_bytes(tmp_path / "export.sqlite")}
+    return {**files, f"again-{first}": files[first], "NOTES.md": b"# nothing to measure\n"}
 
 
 def list_arrivals(files: dict[str, bytes], chance: random.Random) -> Iterator[Arrival]:
-    """Each file in pieces, some of them more than once, in an order that only keeps the pieces of a file in theirs."""
+    """Each file in pieces, some of them more than once, in an order that only keeps the pieces of a file in theirs.
+
+    A file that is whole may come again, and be cut while it comes; the manifest may come last of all.
+    """
     waiting = {}
     for name, data in files.items():
         cuts = sorted(chance.randrange(len(data)) for _ in range(chance.choice([0, 0, 1, 2])))
-        waiting[name] = [*(data[:cut] for cut in cuts), *[data] * chance.choice([1, 1, 2])]
+        again = [*[data[: chance.randrange(len(data))]] * chance.choice([0, 0, 1]), data]
+        # What is cut of a manifest is lines: it is written anew, and renamed.
+        pieces = [data[:cut] if name != MANIFEST else data[: data.rfind(b"\n", 0, cut) + 1] for cut in cuts]
+        waiting[name] = [*pieces, data, *(again if chance.random() < 0.5 and name != MANIFEST else ())]
     while waiting:
         name = chance.choice(sorted(waiting))
         yield name, waiting[name].pop(0)
@@ -77,35 +94,45 @@ def open_run(land_files: LandFiles, manifest: str = 'regime = "cc_off"\n') -> Pa
     return directory
 
 
+@pytest.mark.parametrize("kind", [TRACED, LOGGED])
 @pytest.mark.parametrize("campaign", range(CAMPAIGNS))
 def test_a_recording_that_arrives_in_any_order_is_what_a_complete_landing_is(
-    land_files: LandFiles, campaign: int
+    land_files: LandFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, campaign: int, kind: str
 ) -> None:
-    files, manifest = read_recording(), (RECORDED / MANIFEST).read_text("utf-8")
-    directory = land_files.write(files, RUN, manifest)
+    files = read_recording(kind, tmp_path)
+    directory = land_files.write(files, RUN, files[MANIFEST].decode())
     land_files.materialise(RUN)
     build(land_files)
     whole, landings = digests(land_files.lake, RUN, ALL), 0
     assert len(set(whole.values())) > 20
     for replay in range(REPLAYS):
         chance = random.Random(campaign * REPLAYS + replay)
-        for path in directory.iterdir():
-            path.unlink()
-        directory.rmdir()
-        open_run(land_files, manifest)
+        shutil.rmtree(directory)
+        directory.mkdir()
+        (directory / OPEN).touch()
+        if (
+            replay % 2
+        ):  # as if each file had lain there for seconds when it was listed: its mark tells whether it changed
+            monkeypatch.setattr(landing_memory, "is_at_rest", lambda *_: True)
+        else:
+            monkeypatch.undo()
+        is_built = kind == LOGGED or replay == REPLAYS - 1 or is_soak()
         for name, data in list_arrivals(files, chance):
             (directory / name).write_bytes(data)
-            if chance.random() < 0.3:
+            if chance.random() < 0.3 and (directory / MANIFEST).exists():
                 land_files.materialise(RUN)
                 landings += 1
                 assert land_files.lake.scan(runs.TABLE, [RUN]).collect()["is_open"].all()
+                if is_built and chance.random() < 0.2:  # made of what has come, and made again of all
+                    build(land_files)
         (directory / OPEN).unlink()
         assert not is_fresh(land_files)
         land_files.materialise(RUN)
         assert is_fresh(land_files)
         assert digests(land_files.lake, RUN, BRONZE) == {table.full_name: whole[table.full_name] for table in BRONZE}
-    build(land_files)
-    assert digests(land_files.lake, RUN, ALL) == whole
+        if is_built:
+            build(land_files)
+            assert digests(land_files.lake, RUN, ALL) == whole
     assert landings >= REPLAYS
 
 

@@ -57,4 +57,4 @@ def test_each_kind_fires_by_itself_and_can_be_turned_off(run: dict[str, Any], ke
 def test_of_several_keys_of_a_run_the_one_that_has_spent_most_is_told() -> None:
     keys = [{**KEY, "rank": rank, "used_fraction": used} for rank, used in ((0, 0.6), (1, 0.9), (2, 0.7))]
     (alert,) = find_alerts([], [], keys, LIMITS)
-    assert alert.sentence == "a: a key of rank 1 has sealed 90.0% of what it may; limit 50.0%"
+    assert alert.sentence == "a: a key of rank 1 has sealed 90% of what it may; limit 50%"

@@ -232,3 +232,14 @@ def test_a_cost_model_is_fitted_on_pairs_of_a_tee_with_a_plain_run_only() -> Non
     assert all(paired[name].baseline_run_id is not None for name in ("changed", "tee", "tee-new", "inverse"))
     assert [pair.run_id for pair in choose_pairs(paired, index, TEE)] == ["tee"]
     assert choose_pairs(paired, index, "cc_off") == []
+
+
+def test_a_pair_with_an_open_run_on_either_side_has_a_caveat_that_says_how_far_it_has_come() -> None:
+    index = {"tee": run(TEE, baseline="off"), "off": run(workload="model=m|batch_size=16")}
+    differs = "the baseline differs in batch_size"
+    assert pair_runs(index)["tee"].caveat == differs
+    index["off"]["so_far"] = "so far, 2 cycles"
+    assert pair_runs(index)["tee"].caveat == f"{differs}; off is open: so far, 2 cycles"
+    index = {"tee": run(TEE), "tee-2": run(TEE, repeat_of="tee"), "off": run()}
+    index["tee"]["so_far"], index["tee-2"]["so_far"] = "so far, 1 logged period", "so far, 0 cycles"
+    assert pair_runs(index)["tee"].caveat == ("tee is open: so far, 1 logged period; tee-2 is open: so far, 0 cycles")

@@ -181,3 +181,15 @@ def test_the_part_that_grew_most_is_named() -> None:
         [make_step_times(240)], [make_step_times(130)], cells=(tee, steps("plain", cell(0, compute=100, transport=30)))
     )
     assert (row["dominant_part"], row["dominant_fraction"]) == ("crypto", pytest.approx(100 / 110))
+
+
+def test_the_verdict_of_a_run_that_is_open_says_first_how_far_it_has_come() -> None:
+    open_run = {**RUN, "so_far": "so far, 3 cycles"}
+    sides = Sides(side(120, 121, 122), side(100, 101, 99))
+    (row,) = measure(PAIR, open_run, sides, (NOTHING, NOTHING)).to_pylist()
+    assert row["verdict"].startswith("so far, 3 cycles: 1.21x slower, 95 % 1.18 to 1.24, over 3 and 3 runs")
+    assert row["verdict_class"] == "slower"
+    (row,) = measure(PAIR, open_run, Sides([], []), (NOTHING, NOTHING)).to_pylist()
+    assert row["verdict"].startswith("so far, 3 cycles: no answer: ")
+    (row,) = measure(PAIR, {**RUN, "so_far": None}, sides, (NOTHING, NOTHING)).to_pylist()
+    assert row["verdict"].startswith("1.21x slower")

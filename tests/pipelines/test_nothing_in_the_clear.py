@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,7 +24,10 @@ from lake.spill import SpilledRows
 from lake.store import Lake
 from pipelines.cli.main import main
 from tests.pipelines.test_no_plaintext import CONTENT, FILE, SECRETS, TRACE_FILE, plant
+from tests.support import good_tokens
+from tests.support.nsys_exports import Export
 from tests.support.planted_texts import finds, list_paths
+from tests.support.tokens import Signer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,9 +39,29 @@ RUN = "job-1"
 # The names of files and runs stand in paths: docs/security-model.md says so. `test_no_plaintext.py` shows that the same
 # search finds each of the others in a bronze that is not sealed.
 PLANTED = (*(secret for secret in SECRETS if secret not in {FILE, TRACE_FILE}), CONTENT)
+# What other sources hold: a log of NCCL, an export of Nsight Systems, tokens of an attestation (not their ids).
+NCCL_HOST, NSYS_HOST, RANGE = "planted-nccl-host", "planted-nsys-host", "planted-nvtx-range"
+DEVICE, CLAIM = "planted-device-0815", "planted-claim-erika"
+OTHERS = (NCCL_HOST, NSYS_HOST, RANGE, DEVICE, CLAIM)
 SEALED = {"TEETOTAL_SEAL_BRONZE": "1", "TEETOTAL_ACCEPT_ONLY_SEALED": "1"}
 SEALS = LandingSeals(must_be_sealed=True, seals_bronze=True)
 EVENTS, MADE = TABLES["bronze.trace_events"], (*bronze.TABLES, *silver.TABLES)
+
+
+def plant_others(directory: Path) -> str:
+    """A file of each other source with a name in it; gives the token as it is written."""
+    call = (
+        "AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x2 count 8 datatype 7 op 0 root 0 comm 0x5 [nranks=1] stream 0x9"
+    )
+    (directory / "nccl.log").write_text(f"{NCCL_HOST}:41:43 [0] NCCL INFO {call}\n", "utf-8")
+    export = Export(host=NSYS_HOST)
+    export.mark(0, RANGE, 1_000, 2_000)
+    (directory / "export.sqlite").write_bytes(export.to_bytes(directory / "export.sqlite"))
+    claims = {**good_tokens.OVERALL, "x-cluster": CLAIM}
+    bundle = good_tokens.bundle(Signer(), claims, {**good_tokens.DEVICE, "ueid": DEVICE})
+    (directory / "attestation.json").write_bytes(bundle)
+    token: str = json.loads(bundle)[0][1]
+    return token
 
 
 def teetotal(home: Path, *words: str) -> Result:
@@ -51,6 +75,7 @@ class Watched:
 
     home: Path
     seen: set[str] = field(default_factory=set)
+    token: str = ""
     looks: int = 0
     spills: int = 0
 
@@ -59,7 +84,7 @@ class Watched:
         self.looks += 1
         staging = self.home / "data/lake/_staging"
         for folder in (staging, self.home / "tmp"):
-            self.seen |= set(finds(folder, *PLANTED, is_written_to=True))
+            self.seen |= set(finds(folder, *PLANTED, *OTHERS, self.token, is_written_to=True))
         for spilled in (path for path in list_paths(staging) if path.suffix == ".arrow"):
             self.spills += 1
             with suppress(FileNotFoundError):  # read and removed meanwhile
@@ -87,6 +112,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         return read(self, place)
 
     plant(source / RUN, 'regime = "cc_off"\n')
+    found.token = plant_others(source / RUN)
     log, root, level = logging.FileHandler(home / "debug.log"), logging.getLogger(), logging.getLogger().level
     root.addHandler(log)
     root.setLevel(logging.DEBUG)
@@ -116,7 +142,9 @@ def test_no_planted_name_is_on_disk_in_the_clear(watched: Watched) -> None:
     places = {path.relative_to(watched.home).parts[0] for path in watched.home.rglob("*") if path.is_file()}
     assert places == {"data", "debug.log", "said.txt"}
     assert (watched.home / "data/.dagster").is_dir(), "Dagster's records are looked at as well"
-    assert finds(watched.home, *PLANTED) == []
+    assert finds(watched.home, *PLANTED, *OTHERS, watched.token) == []
+    read = [watched.lake.scan(table, [RUN]).collect().to_dicts() for table in bronze.TABLES]
+    assert [name for name in (*OTHERS, watched.token) if name not in str(read)] == [], "opened, all of them are there"
 
 
 def test_silver_of_a_sealed_bronze_is_that_of_a_bronze_in_the_clear(watched: Watched, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
+import shutil
 import statistics
 import sys
 from typing import TYPE_CHECKING
@@ -11,10 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from gold.private_statistics import GROUPINGS, MeasuredRun
+from gold import step_overhead
+from gold.private_statistics import GROUPINGS, MeasuredRun, bound_tenants
 from lake.privacy_ledger import FILE_NAME
 from pipelines.cli import release
 from pipelines.cli.main import main
+from silver import runs
 from tests.support.traces import GOOD
 
 if TYPE_CHECKING:
@@ -142,3 +146,45 @@ def test_runs_are_those_that_were_measured_against_no_tee(recorded_lake: Lake) -
     assert {run.regime for run in found} == {"sw_per_hop_aesgcm"}
     assert all(run.gpu and run.parameters_count and 0.5 < run.values["slowdown"] < 10 for run in found)
     assert len({run.run_id for run in found}) == len(found)
+
+
+def test_a_release_of_recorded_runs_by_the_class_of_their_model_is_near_what_was_measured(
+    recorded_lake: Lake, tmp_path: Path
+) -> None:
+    shared = recorded_lake.place.directory
+    for table in (runs.TABLE, step_overhead.TABLE):  # a copy, because the ledger is kept beside the lake
+        path = f"{table.tier}/{table.name}"
+        shutil.copytree(shared / path, tmp_path / "lake" / path)
+    shutil.copy(shared.parent / "keyring.json", tmp_path)
+    words = (
+        "--epsilon",
+        "100",
+        "--budget",
+        "100",
+        "--by",
+        "model_class,gpu",
+        "--metrics",
+        "slowdown",
+        "--runs-per-tenant",
+        "1",
+    )
+    done = teetotal(tmp_path, *words, "--format", "json")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / FILE_NAME).is_file()
+    made = json.loads(done.stdout)
+    assert made["grouped_by"] == ["model_class", "gpu"]
+    measured = bound_tenants(release.read_runs(recorded_lake), 1)
+    groups = {run.group(("model_class", "gpu")) for run in measured}
+    assert groups == {("below 100 M", "H200"), ("100 M to 1 B", "H200")}, "resnet50, and bert and gpt2"
+    told = {(row["model_class"], row["gpu"], row["statistic"]): row for row in made["numbers"]}
+    assert {key[:2] for key in told} == set(itertools.product(GROUPINGS["model_class"], GROUPINGS["gpu"]))
+    for (model_class, gpu, statistic), row in told.items():
+        values = [run.values["slowdown"] for run in measured if run.group(("model_class", "gpu")) == (model_class, gpu)]
+        if statistic == "count":
+            assert abs(row["value"] - len(values)) < 20 * row["noise_scale"] == 1, "one in a hundred million is not"
+    for group in groups:
+        values = [run.values["slowdown"] for run in measured if run.group(("model_class", "gpu")) == group]
+        assert told[group[0], group[1], "mean"]["value"] == pytest.approx(statistics.fmean(values), abs=0.5)
+    again = teetotal(tmp_path, "--epsilon", "0.1")
+    assert again.exit_code == 2
+    assert "the budget is spent" in again.output

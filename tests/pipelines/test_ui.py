@@ -26,6 +26,7 @@ from tests.support.build_runs import record_passed
 from tests.support.foreign_page import ATTEMPTS, TRY_ALL, serve_elsewhere
 from tests.support.tampered_tables import change
 from tests.support.web_interface import ROOT, House, Serving, eventually
+from tests.support.webhook_receiver import TOKEN, Receiver, find_secrets, serve_receiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,8 @@ PAIRED = (TEE, OTHER)
 STEP_US, SEALING_US = 1000, 220
 MACHINE = 'model = "m"\nworld_size = 1\nbatch_size = 8\n'
 BASELINE = f'baseline = "{PLAIN}"\n{MACHINE}'
+# The last run that lands claims it of itself: an alert that the daemon tells.
+CONTRADICTION = "it claims regime cc_off and cc_mode on"
 REASON = "schema: expected 1, found 99"
 CHECK = "parts_sum_to_the_overhead"
 ARTEFACTS = ROOT / ".artifacts" / "ui"
@@ -54,10 +57,17 @@ _MANY = 1000
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> House:
+def receiver() -> Iterator[Receiver]:
+    """What the daemon's alerts are sent to."""
+    with serve_receiver() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> House:
     """A lake with a pair of runs in it, recorded as checked: tests/assets/test_expectations.py holds their checks."""
     # Sensors that look every second compete for the cores with the launches that tests wait for.
-    made = House(tmp_path_factory.mktemp("house"), TEETOTAL_SENSOR_SECONDS="5")
+    made = House(tmp_path_factory.mktemp("house"), TEETOTAL_SENSOR_SECONDS="5", **receiver.variables)
     land(made, PLAIN, f'regime = "cc_off"\n{MACHINE}')
     # Sealing takes more than all that a step is longer.
     land(made, TEE, f'regime = "sw_per_hop_aesgcm"\n{BASELINE}', STEP_US + SEALING_US - 20, SEALING_US)
@@ -125,7 +135,7 @@ def arrived(house: House, serving: Serving) -> Arrived:
     directory.mkdir()
     (directory / "rank0.json").write_text('{"traceEvents": []}', "utf-8")
     (directory / MANIFEST).write_text("schema = 99\n", "utf-8")
-    land(house, OTHER, f'regime = "cc_off"\n{BASELINE}', STEP_US + 100)
+    land(house, OTHER, f'regime = "cc_off"\ncc_mode = "on"\n{BASELINE}', STEP_US + 100)
     begun = time.monotonic()
     eventually(lambda: OTHER in house.lake.snapshot(attested_runs.TABLE).run_ids, "gold has the run")
     seconds = time.monotonic() - begun
@@ -267,6 +277,33 @@ def test_a_broken_manifest_turns_no_table_red_but_the_one_that_it_is_read_into(p
     expect(page.get_by_text("Failed in")).to_have_count(0)
     page.goto("/runs")
     expect(page.get_by_text(f"partition: {BROKEN}").first).to_be_visible()
+
+
+@pytest.mark.usefixtures("arrived")
+def test_the_daemon_tells_an_alert_once_and_keeps_its_webhook_to_itself(
+    house: House, serving: Serving, receiver: Receiver, records: dg.DagsterInstance
+) -> None:
+    def find_page() -> dg.EventLogRecord | None:
+        found = records.fetch_observations(asset_key("silver.runs"), limit=_MANY).records
+        return next((one for one in found if one.partition_key == OTHER), None)
+
+    page = eventually(find_page, "the alert stands on the table's page")
+    assert page.asset_observation is not None
+    assert page.asset_observation.description == f"{OTHER}: its claim is contradicted: {CONTRADICTION}"
+    ((headers, message),) = receiver.received
+    assert (message["run_id"], message["kind"]) == (OTHER, "contradiction")
+    assert message["sentence"] == page.asset_observation.description
+    assert headers["Authorization"] == f"Bearer {TOKEN}"
+    ticks = eventually(lambda: read_ticks(records, "alert_sensor"), "the tick of the daemon is in the records")
+    assert find_secrets(serving.said(), *ticks, below=house.settings.home.directory) == []
+
+
+def read_ticks(records: dg.DagsterInstance, sensor: str) -> list[str]:
+    """The cursor and the ticks of a sensor, as the records hold them."""
+    states = [state for state in records.all_instigator_state() if state.instigator_name == sensor]
+    return [
+        str(told) for one in states for told in (one, *records.get_ticks(one.instigator_origin_id, one.selector_id))
+    ]
 
 
 def test_where_nothing_is_touched_nothing_is_launched(arrived: Arrived, records: dg.DagsterInstance) -> None:

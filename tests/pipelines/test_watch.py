@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
+import shutil
 import signal
 import subprocess
+import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
+from assets.build import bronze
+from assets.build.comparisons import COMPARISON_TABLES
+from bronze.limits import Limits
 from lake.attestation_keys import NO_KEYS
 from lake.errors import EvidenceRejected, LakeError, SourceUnavailable
 from lake.identity import MANIFEST, OPEN
@@ -19,18 +27,20 @@ from pipelines.cli import watching
 from pipelines.cli.main import main
 from pipelines.cli.watching import Limit, Standing, Watch
 from pipelines.settings import settings
+from tests.support.build_runs import build_runs, record_passed
+from tests.support.compared_runs import open_lake
 from tests.support.small_runs import OFF, TEE, trace
 from tests.support.web_interface import COMMAND, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from click.testing import Result
 
     from lake.store import Lake
 
 RUN = "tee"
+SLOWER, HOSTILE = "after", "[red]evil\x1b]0;owned\x07\x1b[41;5m.json"
 
 
 @pytest.fixture
@@ -95,15 +105,6 @@ def test_a_watch_ends_by_the_rules_of_the_gate_where_a_limit_is_given(
     assert watching.find_exit(found, None if limit is None else Limit(limit)) == status
 
 
-def test_an_exceeded_limit_ends_the_watch_while_the_run_is_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    open_run(tmp_path)
-    monkeypatch.setattr(Watch, "_decide", lambda *_: "exceeded")
-    found = list(follow(tmp_path, lambda _: None, Limit(1.05)).follow())
-    assert [(one.is_open, one.gate) for one in found] == [(True, "exceeded")]
-
-
 @pytest.mark.parametrize(("limit", "outcome"), [(1.05, "exceeded"), (5.0, "within")])
 def test_the_limit_of_a_closed_run_is_decided_as_the_gate_does(
     tmp_path: Path, recorded_lake: Lake, limit: float, outcome: str
@@ -142,6 +143,79 @@ def test_a_standing_is_a_line_and_says_what_is_wrong() -> None:
         "its claim is contradicted: it claims cc_off, yet …",
         "not complete yet: r1.json",
     ]
+
+
+@pytest.fixture
+def compared(tmp_path: Path, compared_lake: Lake) -> Path:
+    """A copy of the lake of runs before and after a change, to be written to, and of what has landed of them."""
+    shutil.copytree(compared_lake.place.directory.parent, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_the_watch_of_a_closed_run_ends_with_the_status_of_the_gate(
+    compared: Path, teetotal: Callable[..., Result]
+) -> None:
+    lake, zone = open_lake(compared)
+    bronze.materialise(lake, zone, SLOWER, Limits())  # copies of files are other files: they are landed again
+    record_passed(lake, [SLOWER])
+    for table in COMPARISON_TABLES:
+        record_passed(lake, lake.snapshot(table).run_ids, [table])
+    ended = {limit: teetotal("watch", SLOWER, "--max-slowdown", limit) for limit in ("1.5", "1.1", "1.197")}
+    assert {limit: result.exit_code for limit, result in ended.items()} == {"1.5": 0, "1.1": 1, "1.197": 3}
+    assert not (compared / ".dagster").exists(), "nothing had to be launched"
+    for limit, outcome in (("1.5", "within"), ("1.1", "exceeded"), ("1.197", "undecided")):
+        assert f"\n  gate: {outcome}, --max-slowdown {limit}\n" in ended[limit].output
+        assert f"{SLOWER}: closed; 2 files; " in ended[limit].output
+
+
+def test_a_terminal_sees_a_table_of_an_open_run_that_a_limit_ends_and_nothing_of_it_steers_the_terminal(
+    compared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = compared / "landing" / SLOWER
+    (directory / OPEN).touch()
+    (directory / HOSTILE).write_bytes(trace(100)[:300])
+    lake, zone = open_lake(compared)
+    build_runs(lake, zone, [SLOWER])
+    status, seen = run_on_a_terminal(
+        monkeypatch, "--lake", str(lake.place), "--landing", str(zone.place), "watch", SLOWER, "--max-slowdown", "1.1"
+    )
+    assert status == 1, "at once: nobody has closed it"
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen)
+    assert [char for char in shown if not char.isprintable() and char not in "\r\n"] == []
+    assert "\x1b[41;5m" not in seen
+    assert "reading what has come, 0:00:00; Ctrl-C ends the watch, not the run" in shown
+    last = shown.rpartition(f"{SLOWER}, as its files come")[2].split("\r\n")
+    assert last[1].split() == ["at", "so", "far", "files", "step", "steps", "slowdown", "violations"]
+    assert re.fullmatch(r"\d\d:\d\d:\d\d +1 cycle +2 +120 ms +10 log +1\.19\dx \(1\.1\d+ to 1\.2\d+\) +0 *", last[3])
+    assert last[4].startswith("so far, 1 cycle: 1.2")
+    text = " ".join(line.strip() for line in last[4:])
+    assert "not complete yet: [red]evil\\x1b]0;owned\\x07\\x1b[41;5m.json gate: exceeded, --max-slowdown 1.1" in text
+    assert "Ctrl-C" not in text, "it has ended"
+
+
+def run_on_a_terminal(patch: pytest.MonkeyPatch, *words: str) -> tuple[object, str]:
+    """The command in this process, whose output is a terminal: its exit status, and all that was drawn."""
+    screen, far_end = pty.openpty()
+    drawn: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while True:
+                drawn.append(os.read(screen, 65_536))
+        except OSError:  # the other end has closed
+            return
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with patch.context() as own, os.fdopen(far_end, "w") as output:
+        for name, value in (("TERM", "xterm"), ("COLUMNS", "100"), ("LINES", "30")):
+            own.setenv(name, value)
+        own.setattr("sys.stdout", output)
+        with pytest.raises(SystemExit) as ended:
+            main([*words])
+    reader.join()
+    os.close(screen)
+    return ended.value.code, b"".join(drawn).decode()
 
 
 @pytest.mark.usefixtures("records_at_hand")

@@ -79,10 +79,15 @@ def land_group(
     return names
 
 
+def open_lake(place: Path) -> tuple[Lake, LandingZone]:
+    """The lake of a place, to be written, and its landing zone."""
+    chosen = settings(str(place / "lake"), environment={})
+    return Lake(chosen.lake, chosen.keyring), LandingZone(Location.of(place / "landing"))
+
+
 def build_lake(place: Path) -> Lake:
     """All runs of the landing zone of a place, built."""
-    chosen = settings(str(place / "lake"), environment={})
-    lake, zone = Lake(chosen.lake, chosen.keyring), LandingZone(Location.of(place / "landing"))
+    lake, zone = open_lake(place)
     build_runs(lake, zone, zone.run_ids()[0])
     return lake
 

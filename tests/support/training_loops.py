@@ -52,7 +52,7 @@ def main() -> None:
             if step == window.total_steps - 1 and ending == "live cut":
                 vars(landing_module)["seal_blocks"] = _seal_and_die
             recording.step()
-            if step == WINDOW.total_steps - 1 and ending == "kill":
+            if step == WINDOW.total_steps - 1 and ending in {"kill", "live kill"}:
                 os.kill(os.getpid(), signal.SIGKILL)
             if step == WINDOW.total_steps - 1 and ending in {"raise", "live raise"}:
                 raise ValueError("the loop broke")
