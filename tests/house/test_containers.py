@@ -79,6 +79,18 @@ def test_a_service_of_ours_can_write_to_its_volume_alone(name: str) -> None:
     assert all(volume.endswith(":ro") or volume == "state:/data" for volume in service["volumes"])
 
 
+def test_a_launch_has_a_minute_to_stop_as_the_page_asks() -> None:
+    assert "Give the stop 60 seconds" in (ROOT / "docs" / "operations.md").read_text("utf-8")
+    assert {SERVICES[name]["stop_grace_period"] for name in OURS} == {"60s"}
+    assert {pod["terminationGracePeriodSeconds"] for pod in list_pods().values()} == {60}
+
+
+def test_no_directory_of_the_host_is_made_where_no_recordings_are_named() -> None:
+    (incoming,) = (one for one in SERVICES["teetotal"]["volumes"] if ":/incoming:" in one)
+    named = incoming.partition(":-")[2].partition("}")[0]
+    assert named in COMPOSE["volumes"]
+
+
 @pytest.mark.parametrize("name", sorted(SERVICES))
 def test_every_service_says_how_its_health_is_seen(name: str) -> None:
     service = SERVICES[name]
