@@ -1,19 +1,24 @@
-"""Landing zone and lake in an object store of which one request in twenty fails: the rows of a lake on this disk."""
+"""Landing zone and lake in an object store of which one request in twenty fails, and one of two writers is killed."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
-from assets.build.catalogue import TABLES, list_required
+from assets.build.catalogue import TABLES
 from assets.build.context import BuildContext
-from assets.build.tiers import build_tier, select_tables
-from benchmarks.object_store import FAULTS, read_injected, renew_credentials, serve_proxy
+from assets.build.tiers import build_tier
+from benchmarks.object_store import FAULTS, StoreProxy, read_injected, renew_credentials, serve_proxy
 from bronze.limits import Limits
 from lake.digest import combine
 from lake.engines import PolarsEngine
@@ -21,13 +26,15 @@ from lake.errors import LakeError
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from pipelines.cli.main import main
-from pipelines.cli.session import open_lake, open_signed_lake
+from pipelines.cli.session import open_lake
 from pipelines.definitions import build_definitions
 from pipelines.instance import open_instance
 from pipelines.settings import settings
 from tests.support.build_runs import build_pairs
 from tests.support.campaigns import is_soak
+from tests.support.lake_builders import SMALL, build_tables
 from tests.support.object_stores import EMULATOR
+from tests.support.processes import ROOT
 from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
@@ -36,16 +43,15 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from assets.build.tiers import Tables
     from lake.store import Lake
     from pipelines.settings import Settings
 
 RUNS = {"calm-off": (100, OFF), "calm-tee": (120, f'{TEE}baseline = "calm-off"\n')}
-# All of bronze, and what the tests below ask for: a table more is the same requests once more.
-ASKED_FOR = ("gold.step_times", "gold.step_overhead", "gold.time_breakdown", "silver.memory_events")
-SMALL = select_tables(list_required(ASKED_FOR))
 SHARE = 0.05
 SEED = 20261117
+# In the middle of the tables, which are built in the order of what needs what.
+COMMIT = r"PUT .*/silver/crossings/_delta_log/\d+\.json"
+PATIENCE_S = 300
 State = dict[tuple[str, str], str]
 
 
@@ -63,24 +69,27 @@ class Site:
         places = ("--lake", self.lake, "--landing", self.landing)
         return CliRunner(env=dict(self.variables)).invoke(main, [*places, *words], catch_exceptions=False)
 
-    def build(self) -> None:
+    def build(self, *run_ids: str) -> None:
         """By the command all tables with their checks; in the small form some of each tier and the pairs, alone."""
         if is_soak():
             self.ask("run")
             return
-        lake = self.build_tiers(SMALL)
+        lake = build_tables(self.chosen, run_ids, SMALL)
         build_pairs(lake)
         lake.log_statements()
 
-    def build_tiers(self, tables: Tables) -> Lake:
-        """Some tables of both runs, without the orchestrator."""
-        chosen = self.chosen
-        lake = open_signed_lake(chosen)
-        context = BuildContext(lake, LandingZone(chosen.landing), Limits())
-        for tier in tables:
-            made = build_tier(context, tier, list(RUNS), PolarsEngine, tables=tables)
-            assert [one.fault for one in made if one.fault] == []
-        return lake
+    def start_build(self, run_id: str, options: Mapping[str, str]) -> subprocess.Popen[str]:
+        """Start to build the same tables of one run in a process of its own, before a store at these options."""
+        places = ("--lake", self.lake, "--landing", self.landing)
+        words = ("teetotal", *places, "run") if is_soak() else ("tests.support.lake_builders", self.lake, self.landing)
+        return subprocess.Popen(
+            [sys.executable, "-m", *words, run_id],
+            cwd=ROOT,
+            env={**os.environ, **self.variables, **options},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
 
     @property
     def chosen(self) -> Settings:
@@ -112,6 +121,8 @@ class Sites:
     # The ports of the latter, and of the store itself.
     proxy: int
     port: int
+    # What the one in the store held when a writer had been killed.
+    left: State
 
 
 @pytest.fixture(scope="module")
@@ -144,15 +155,40 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
             assert site.teetotal("signing", "create").exit_code == 0
             for run_id, directory in runs.items():
                 site.ask("land", str(directory), "--run-id", run_id)
-            site.build()
-        yield Sites(near, far, proxy, port)
+        near.build(*RUNS)
+        left = build_until_one_is_killed(far, port)
+        far.build("calm-tee")
+        yield Sites(near, far, proxy, port, left)
 
 
-def test_with_one_request_in_twenty_failing_tables_of_all_tiers_have_the_rows_of_a_local_lake(sites: Sites) -> None:
+def build_until_one_is_killed(far: Site, port: int) -> State:
+    """Two writers at once, one run each; one is killed when it has committed and no answer came. What is there then."""
+    with StoreProxy(port, SEED, EMULATOR).serving() as proxy:
+        proxy.fails, proxy.holds = SHARE, COMMIT
+        killed, other = far.start_build("calm-tee", proxy.options), far.start_build("calm-off", {})
+        try:
+            while not proxy.held:
+                assert killed.poll() is None, killed.communicate()[0]
+                time.sleep(0.05)
+        finally:
+            killed.kill()
+            said = other.communicate(timeout=PATIENCE_S)[0]
+        killed.communicate()
+        assert (killed.returncode, other.returncode) == (-signal.SIGKILL, 0), said
+        assert proxy.injected
+    return far.state
+
+
+def test_though_requests_fail_and_a_writer_was_killed_all_tiers_have_the_rows_of_a_local_lake(sites: Sites) -> None:
     assert set(read_injected(sites.proxy)) == set(FAULTS)  # each kind has happened
-    near = sites.near.state
+    near, left = sites.near.state, sites.left
     assert sites.far.state == near
     assert {table.partition(".")[0] for table, _ in near} == {"bronze", "silver", "gold"}
+    # The one was done, the other had come to the middle; what it had committed was right.
+    assert left.items() < near.items()
+    assert ("gold.step_times", "calm-off") in left
+    assert ("silver.steps", "calm-tee") in left
+    assert ("gold.step_times", "calm-tee") not in left
 
 
 ASKED = [
@@ -233,7 +269,7 @@ def test_a_report_is_made_from_the_store(sites: Sites, tmp_path: Path) -> None:
 def land_beside(far: Site) -> Site:
     """A lake beside that in the store with the first tier of the same runs: each of its tables takes many requests."""
     beside = replace(far, lake=f"{far.lake}-landed")
-    beside.build_tiers({"bronze": SMALL["bronze"]}).log_statements()
+    build_tables(beside.chosen, RUNS, {"bronze": SMALL["bronze"]}).log_statements()
     return beside
 
 
