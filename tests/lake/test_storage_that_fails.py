@@ -13,6 +13,7 @@ from assets.build.catalogue import TABLES
 from benchmarks.object_store import HANGS, S3, StoreProxy
 from benchmarks.standalone import free_port
 from bronze.limits import Limits
+from lake import cut_off
 from lake.errors import EvidenceRejected, LakeError, SourceUnavailable
 from lake.landing_notes import remove_note
 from lake.landing_zone import LandingZone
@@ -202,6 +203,23 @@ def test_credentials_that_expire_after_any_number_of_requests_are_named_and_leav
         pytest.fail("however many requests were answered, it ended in an error")
     assert len(faults) > 3
     assert not faults[0]
+
+
+@pytest.mark.parametrize(("patience_s", "times"), [(0.0, 1), (60.0, 3)])
+def test_what_was_cut_off_is_repeated_as_long_as_a_client_would(
+    monkeypatch: pytest.MonkeyPatch, patience_s: float, times: int
+) -> None:
+    monkeypatch.setattr(cut_off, "_PATIENCE_S", patience_s)
+    monkeypatch.setattr(cut_off, "_TRIES", 3)
+    tried = []
+
+    def act() -> None:
+        tried.append(1)
+        raise OSError("HTTP error: operation timed out")
+
+    with pytest.raises(OSError, match="timed out"):
+        cut_off.repeat_cut_off(act)
+    assert len(tried) == times
 
 
 # -- requests that are cut off -------------------------------------------------------------------------------------
