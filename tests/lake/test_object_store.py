@@ -157,9 +157,9 @@ def test_a_commit_whose_answer_is_lost_is_made_once(bucket: str, store_port: int
 @pytest.mark.parametrize("fault", [*FAULTS, *HANGS])
 def test_an_object_that_is_put_once_is_told_from_that_of_another(bucket: str, store_port: int, fault: str) -> None:
     with StoreProxy(store_port, 3, EMULATOR).serving() as proxy:
-        store = Location.of(f"{bucket}/claims", hurry(proxy.options)).store
+        store = Location.of(f"{bucket}/claims", hurry(proxy.options, "300ms")).store
         proxy.faults, proxy.fails = (fault,), 0.5
-        for place in range(2 if fault in HANGS else 6):
+        for place in range(2 if fault in HANGS else 3):
             put_new(store, f"claim-{place}", b"mine")
             with pytest.raises(AlreadyExistsError):
                 put_new(store, f"claim-{place}", b"theirs")

@@ -122,7 +122,7 @@ def test_a_store_that_never_answers_is_an_error_within_the_time_that_its_client_
 
 
 def test_a_request_that_gets_no_answer_is_sent_again(gate: StoreProxy, bucket: str) -> None:
-    lake = Lake(Location.of(f"{bucket}/lake", hurry(gate.options)))
+    lake = Lake(Location.of(f"{bucket}/lake", hurry(gate.options, "500ms")))
     gate.faults, gate.fails = HANGS, 0.1
     for power in range(1, 4):
         lake.replace(READINGS, "a", readings("a", [float(power)] * power), f"{power:064x}")
