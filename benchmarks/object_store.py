@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
@@ -30,8 +30,11 @@ _REGION = "eu-central-1"
 _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 _INTERNAL = b"<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"
 _EXPIRED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
-# What may happen to a request: refused, or cut off before the store or after it has done what was asked.
-FAULTS = ("slow down", "internal error", "reset", "reset after")
+# What may happen to a request: refused; cut off before the store or after it has done what was asked; or cut off in the
+# middle of its body, or of the answer's.
+FAULTS = ("slow down", "internal error", "reset", "reset after", "cut request", "cut answer")
+# What takes as long as the client waits: no answer ever, before the store or after it has done what was asked.
+HANGS = ("hang", "hang after")
 _REFUSED = {"slow down": (503, _SLOW_DOWN), "internal error": (500, _INTERNAL)}
 _INJECTED = "/-/injected"
 _GOOD_FOR = "/-/good-for/"
@@ -113,6 +116,9 @@ class StoreProxy(ThreadingHTTPServer):
         # Requests whose method and path fit this are refused for good.
         self.refuses: str | None = None
         self.refused_count = 0
+        # Requests whose method and path fit this are done and never answered; the paths of those are named here.
+        self.holds: str | None = None
+        self.held: set[str] = set()
         # For how many more requests the credentials are good; none where they do not expire.
         self.good_for: int | None = None
         self.requests: Counter[str] = Counter()
@@ -135,6 +141,14 @@ class StoreProxy(ThreadingHTTPServer):
             fault = self._chance.choice(self.faults)
             self.injected[fault] += 1
             return fault
+
+    def take_held(self, method: str, path: str) -> bool:
+        """Whether this is a request that is never answered."""
+        if self.holds is None or not re.search(self.holds, f"{method} {path}"):
+            return False
+        with self._guard:
+            self.held.add(path.partition("?")[0])
+        return True
 
     def find_expired(self) -> tuple[int, bytes] | None:
         """What the next request is answered where its credentials have expired."""
@@ -217,7 +231,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_any(self) -> None:
         """Pass a request on, or have it fail."""
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        only = self.server.only
+        may_fail = not self.path.startswith("/-/") and (only is None or re.search(only, f"{self.command} {self.path}"))
+        fault = self.server.draw_fault() if may_fail else None
+        if fault == "cut request":
+            self.rfile.read(length // 2)
+            self._reset()
+            return
+        body = self.rfile.read(length)
         if self.path == _INJECTED:
             self._answer(200, {}, json.dumps(self.server.injected).encode())
             return
@@ -235,15 +257,15 @@ class _Handler(BaseHTTPRequestHandler):
             status, text = expired
             self._answer(status, {}, text)
             return
-        only = self.server.only
-        may_fail = only is None or re.search(only, f"{self.command} {self.path}")
-        fault = self.server.draw_fault() if may_fail else None
         if fault in _REFUSED:
             status, text = _REFUSED[fault]
             self._answer(status, {}, text)
             return
         if fault == "reset":
             self._reset()
+            return
+        if fault == "hang":
+            self._say_nothing()
             return
         connection = http.client.HTTPConnection("127.0.0.1", self.server.beyond)
         connection.request(self.command, self.path, body, dict(self.headers))
@@ -254,10 +276,16 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "reset after":
             self._reset()
             return
-        self._answer(response.status, dict(response.headers), answer)
+        if fault == "hang after" or self.server.take_held(self.command, self.path):
+            self._say_nothing()
+            return
+        is_cut = fault == "cut answer"
+        self._answer(response.status, dict(response.headers), answer, len(answer) // 2 if is_cut else None)
+        if is_cut:  # without a reset, which would take what was sent with it
+            self.close_connection = True
 
-    def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        """Give an answer of known length."""
+    def _answer(self, status: int, headers: dict[str, str], body: bytes, given: int | None = None) -> None:
+        """Give an answer of known length, or only so many bytes of its body."""
         self.send_response(status)
         for name, value in headers.items():
             if name.lower() not in _HOP_BY_HOP:
@@ -267,7 +295,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", length)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            self.wfile.write(body[:given])
+
+    def _say_nothing(self) -> None:
+        """Hold the connection until the client has had enough of it."""
+        self.close_connection = True
+        with suppress(OSError):
+            self.connection.recv(1)
 
     def _reset(self) -> None:
         """Cut the connection as a network does: with a reset, and no answer."""

@@ -15,7 +15,7 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lake.cut_off import delete_object
+from lake.cut_off import delete_object, list_objects
 from lake.datafiles import open_data_file
 from lake.datasets import open_filesystem
 from lake.errors import DataDamaged
@@ -63,7 +63,7 @@ def list_copies(root: Location) -> list[Copy]:
     with report_unreachable(f"{root} could not be listed"):
         if root.is_local and not (root.directory / COPIES).is_dir():
             return []
-        paths = sorted(item["path"] for page in obstore.list(root.store, f"{COPIES}/") for item in page)
+        paths = sorted(item["path"] for item in list_objects(root.store, f"{COPIES}/"))
         files = open_filesystem(root) if paths else None
         return [Copy(path, _read_members(path, files)) for path in paths]
 

@@ -74,10 +74,10 @@ def _compare_locally(root: Location, sizes: Mapping[str, int]) -> dict[str, int 
 
 def _compare_remotely(root: Location, sizes: Mapping[str, int]) -> dict[str, int | None]:
     """By one listing for the whole table: a request per file would take longer than reading many of them."""
-    import obstore
+    from lake.cut_off import list_objects
 
     with report_unreachable(f"{root} could not be listed"):
-        found = {entry["path"]: entry["size"] for page in obstore.list(root.store) for entry in page}
+        found = {entry["path"]: entry["size"] for entry in list_objects(root.store)}
     return {path: found.get(path) for path, size in sizes.items() if found.get(path) != size}
 
 

@@ -14,7 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 
 from lake import commits
 from lake.compaction import delete_stale
-from lake.cut_off import delete_object, repeat_cut_off
+from lake.cut_off import delete_object, fetch_object, list_objects, repeat_cut_off
 from lake.durability import Disk
 from lake.landing_notes import remove_note
 from lake.locations import report_unreachable
@@ -130,7 +130,7 @@ def list_pending(place: Location) -> list[str]:
     """The runs that were being forgotten when the command was stopped."""
     with report_unreachable(f"{place} could not be read"):
         try:
-            return list(json.loads(bytes(obstore.get(place.child("_staging").store, _PENDING).bytes())))
+            return list(json.loads(fetch_object(place.child("_staging").store, _PENDING)))
         except FileNotFoundError:
             return []
 
@@ -155,5 +155,5 @@ def _sync(root: Location) -> None:
 
 
 def _list_sizes(root: Location) -> dict[str, int]:
-    listed = (item for batch in obstore.list(root.store) for item in batch)
+    listed = list_objects(root.store)
     return {item["path"]: item["size"] for item in listed if not item["path"].startswith("_delta_log/")}

@@ -103,9 +103,9 @@ class KeyringGuard:
                 if self._place.is_local:
                     data = (self._place.directory / MARKER).read_bytes()
                 else:
-                    import obstore
+                    from lake.cut_off import fetch_object
 
-                    data = bytes(obstore.get(self._place.store, MARKER).bytes())
+                    data = fetch_object(self._place.store, MARKER)
             except FileNotFoundError:
                 return None
         return _parse(data, f"{self._place}/{MARKER}")

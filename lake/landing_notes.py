@@ -15,7 +15,7 @@ import obstore
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from lake.cut_off import delete_object
+from lake.cut_off import delete_object, fetch_object
 from lake.identity import slug
 from lake.locations import make_private, report_unreachable
 from lake.private_files import write_private
@@ -39,10 +39,7 @@ def read_note(place: Location, open_keyring: Callable[[], Keyring], run_id: str)
     """
     with report_unreachable(f"the note on run {run_id} in {place} could not be read"):
         try:
-            if place.is_local:
-                data = _path(place, run_id).read_bytes()
-            else:
-                data = bytes(obstore.get(place.store, _key(run_id)).bytes())
+            data = _path(place, run_id).read_bytes() if place.is_local else fetch_object(place.store, _key(run_id))
         except FileNotFoundError:
             return None
     key_id, _, sealed = data.partition(b":")

@@ -14,7 +14,7 @@ from uuid import uuid4
 import obstore
 from obstore.exceptions import AlreadyExistsError
 
-from lake.cut_off import delete_object, put_new, repeat_cut_off
+from lake.cut_off import delete_object, fetch_object, list_objects, put_new, repeat_cut_off, repeat_read
 from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST, OPEN, is_slug, slug
 from lake.landed_files import LandedFile, open_landed
@@ -65,7 +65,7 @@ class LandingZone:
         self._require(run_id)
         with report_unreachable(f"{self.place}/{run_id}/{MANIFEST} could not be read"):
             if not self.place.is_local:
-                return bytes(obstore.get(self.place.store, f"{run_id}/{MANIFEST}").bytes())
+                return fetch_object(self.place.store, f"{run_id}/{MANIFEST}")
             with open_landed(self.place.directory, run_id, MANIFEST) as file:
                 return file.read()
 
@@ -242,7 +242,7 @@ class LandingZone:
             yield LandedFile(self.place, run_id, name, size, mark_of(facts), problem, listed_ns, self.seals)
 
     def _remote_files(self, run_id: str) -> Iterator[LandedFile]:
-        found = obstore.list_with_delimiter(self.place.store, f"{run_id}/")
+        found = repeat_read(lambda: obstore.list_with_delimiter(self.place.store, f"{run_id}/"))
         for prefix in found["common_prefixes"]:
             name = prefix.rstrip("/").rpartition("/")[2]
             yield LandedFile(self.place, run_id, name, None, "", "it is a directory; a run's files lie side by side")
@@ -287,7 +287,7 @@ class LandingZone:
                 f"wait for it to end; where none is at work: `teetotal forget {run_id}`, then land it again",
             ) from None
         try:
-            if [item for batch in obstore.list(store, f"{run_id}/") for item in batch if item["path"] != claim]:
+            if [item for item in list_objects(store, f"{run_id}/") if item["path"] != claim]:
                 raise describe_taken(run_id)
             for name, source in files.items():
                 repeat_cut_off(partial(put_file, store, run_id, name, source, recipient))
@@ -355,7 +355,7 @@ def put_file(store: ObjectStore, run_id: str, name: str, source: SourceFile, rec
 
 
 def _remove_objects(place: Location, run_id: str) -> tuple[int, int]:
-    found = [item for batch in obstore.list(place.store, f"{run_id}/") for item in batch]
+    found = list_objects(place.store, f"{run_id}/")
     for item in sorted(found, key=lambda item: not item["path"].endswith(f"/{MANIFEST}")):
         delete_object(place.store, item["path"])
     return len(found), sum(item["size"] for item in found)

@@ -27,6 +27,23 @@ _MOST_TEXT = 300
 _MOST_STORES = 512
 # The URLs that are understood, and how the environment variables of each begin.
 _SCHEMES = {"s3": "aws_", "s3a": "aws_", "gs": "google_", "az": "azure_", "abfs": "azure_", "abfss": "azure_"}
+# What one request may take, its body included, and how long a connection may. Polars alone would wait for ever.
+_TIMEOUTS = {"TIMEOUT": "30s", "CONNECT_TIMEOUT": "5s"}
+# Settings of the HTTP client, which obstore takes apart from those of the store: among these it panics.
+_OF_CLIENT = (
+    "allow_http",
+    "allow_invalid_certificates",
+    "connect_timeout",
+    "http1_only",
+    "pool_idle_timeout",
+    "pool_max_idle_per_host",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+    "proxy_url",
+    "timeout",
+    "user_agent",
+)
+_SLOW = re.compile(r"operation timed out|kind: Timeout")
 
 
 @contextmanager
@@ -38,8 +55,15 @@ def report_unreachable(what: str) -> Iterator[None]:
         answer = " ".join(_ESCAPES.sub("", str(error)).partition("Debug source")[0].split())
         raise SourceUnavailable(
             f"{what}: {answer[:_MOST_TEXT]}{'…' if len(answer) > _MOST_TEXT else ''}",
-            next_step(error) or "check that the storage is there and that you may use it, then run again",
+            next_step(error) or _find_hint(error),
         ) from error
+
+
+def _find_hint(error: BaseException) -> str:
+    """What to do about storage that gave no answer, or another one than was asked for."""
+    if _SLOW.search(str(error)):
+        return "see whether the storage answers; over a slow link allow more with AWS_TIMEOUT=5m (or AZURE_, GOOGLE_)"
+    return "check that the storage is there and that you may use it, then run again"
 
 
 def make_private(directory: Path) -> None:
@@ -68,7 +92,7 @@ class Location:
                 f"{text!r} is no place to keep tables or files",
                 f"expected a path, or a URL such as s3://bucket/folder ({', '.join(_SCHEMES)})",
             )
-        return cls(text.rstrip("/"), dict(options or {}))
+        return cls(text.rstrip("/"), _limit_waiting(_SCHEMES[scheme], options or {}))
 
     @property
     def is_local(self) -> bool:
@@ -95,7 +119,9 @@ class Location:
                 return sorted(entry.name for entry in entries if entry.is_dir() and entry.name[0] != ".")
         import obstore
 
-        prefixes = obstore.list_with_delimiter(self.store)["common_prefixes"]
+        from lake.cut_off import repeat_read
+
+        prefixes = repeat_read(lambda: obstore.list_with_delimiter(self.store))["common_prefixes"]
         return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in prefixes)
 
     def __str__(self) -> str:
@@ -111,6 +137,13 @@ class Location:
         return _open_store(self.root, frozenset(self.options.items()))
 
 
+def _limit_waiting(prefix: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The options with a limit on how long a request may take, where they have none: for each library that asks."""
+    known = {key.lower() for key in options}
+    limits = {prefix.upper() + name: value for name, value in _TIMEOUTS.items()}
+    return {**{name: value for name, value in limits.items() if name.lower() not in known}, **options}
+
+
 @lru_cache(maxsize=_MOST_STORES)
 def _open_store(root: str, options: frozenset[tuple[str, str]]) -> ObjectStore:
     """The client of a place in an object store: one per process, since each has connections of its own."""
@@ -118,7 +151,7 @@ def _open_store(root: str, options: frozenset[tuple[str, str]]) -> ObjectStore:
 
     prefix = _SCHEMES[root.partition("://")[0]]
     lowered = {key.lower(): value for key, value in sorted(options) if key.lower().startswith(prefix)}
-    client = {"allow_http": lowered.pop(f"{prefix}allow_http", "") == "true"}
+    client = {name: lowered.pop(f"{prefix}{name}") for name in _OF_CLIENT if f"{prefix}{name}" in lowered}
     with report_unreachable(f"{root} cannot be opened"):
         while True:
             try:

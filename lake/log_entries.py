@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import obstore
 from obstore.exceptions import NotFoundError
 
+from lake.cut_off import fetch_object, list_objects
 from lake.datafiles import run_of
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def list_versions(root: Location, after: int = -1) -> list[int]:
         except (FileNotFoundError, NotADirectoryError):
             return []
     else:
-        pages = obstore.list(root.store, _FOLDER, offset=f"{_FOLDER}/{after + 1:020}")
-        names = [item["path"].rpartition("/")[2] for page in pages for item in page]
+        listed = list_objects(root.store, _FOLDER, offset=f"{_FOLDER}/{after + 1:020}")
+        names = [item["path"].rpartition("/")[2] for item in listed]
     split = (name.partition(".") for name in names)
     found = (int(number) for number, _, kind in split if kind == "json" and number.isdecimal())
     return sorted(version for version in found if version > after)
@@ -46,7 +46,7 @@ def read_log_file(root: Location, name: str) -> bytes | None:
     try:
         if root.is_local:
             return (root.directory / _FOLDER / name).read_bytes()
-        return bytes(obstore.get(root.store, f"{_FOLDER}/{name}").bytes())
+        return fetch_object(root.store, f"{_FOLDER}/{name}")
     except (FileNotFoundError, NotFoundError):
         return None
 

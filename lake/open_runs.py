@@ -10,7 +10,7 @@ from uuid import uuid4
 import obstore
 from obstore.exceptions import AlreadyExistsError
 
-from lake.cut_off import delete_object, put_new
+from lake.cut_off import delete_object, list_objects, put_new
 from lake.errors import EvidenceRejected
 from lake.identity import MANIFEST, OPEN, slug
 from lake.landing_copies import copying
@@ -130,7 +130,7 @@ def _open_remotely(zone: LandingZone, run_id: str, manifest: bytes) -> None:
         put_new(store, _name_marker(run_id), uuid4().bytes)  # the store decides who is first
     except AlreadyExistsError:
         raise describe_taken(run_id) from None
-    if [item for batch in obstore.list(store, f"{run_id}/") for item in batch if item["path"] != _name_marker(run_id)]:
+    if [item for item in list_objects(store, f"{run_id}/") if item["path"] != _name_marker(run_id)]:
         delete_object(store, _name_marker(run_id))
         raise describe_taken(run_id)
     obstore.put(store, f"{run_id}/{MANIFEST}", manifest)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-import obstore
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from lake.cut_off import list_objects, repeat_read
 from lake.locations import Location
 from lake.log_entries import UnknownLog
 from lake.log_recovery import is_last_entry, mark_entry, set_aside_cut_entries
@@ -30,7 +30,7 @@ _KEPT_LAKES = 8
 def open_table(root: Location, version: int | None = None) -> DeltaTable | None:
     """Open a table as it is now, or as it was; none where there is none."""
     try:
-        return DeltaTable(str(root), version=version, storage_options=dict(root.options) or None)
+        return repeat_read(partial(DeltaTable, str(root), version=version, storage_options=dict(root.options) or None))
     except TableNotFoundError:
         return None
 
@@ -111,7 +111,7 @@ class OpenTables:
                 return handle
             else:
                 try:
-                    handle.update_incremental()
+                    repeat_read(handle.update_incremental)
                 except DeltaError:  # an entry that it needs is gone: a checkpoint stands in for it
                     return open_table(root)
                 return handle
@@ -139,11 +139,10 @@ def _find_end(root: Location, version: int) -> tuple[int, str | None]:
     """The last version of a table's log, and the mark of the entry of this one; none where that is not there."""
     offset = f"_delta_log/{version:020}"
     last, mark = version, None
-    for page in obstore.list(root.store, "_delta_log", offset=offset):
-        for item in page:
-            number, _, kind = item["path"].rpartition("/")[2].partition(".")
-            if kind == "json" and number.isdecimal():
-                last = max(last, int(number))
-                if int(number) == version:
-                    mark = f"{item['e_tag']} {item['last_modified']}"
+    for item in list_objects(root.store, "_delta_log", offset=offset):
+        number, _, kind = item["path"].rpartition("/")[2].partition(".")
+        if kind == "json" and number.isdecimal():
+            last = max(last, int(number))
+            if int(number) == version:
+                mark = f"{item['e_tag']} {item['last_modified']}"
     return last, mark

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lake.cut_off import delete_object
+from lake.cut_off import delete_object, fetch_object
 from lake.datafiles import compare_sizes, run_of
 from lake.errors import LakeError
 from lake.locations import make_private, report_unreachable
@@ -181,7 +181,7 @@ def _read_file(place: Location) -> bytes | None:
         try:
             if place.is_local:
                 return (place.directory / _FILE).read_bytes()
-            return bytes(obstore.get(place.store, _FILE).bytes())
+            return fetch_object(place.store, _FILE)
         except FileNotFoundError:
             return None
 

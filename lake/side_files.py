@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from obstore.exceptions import AlreadyExistsError, NotFoundError, PreconditionError
 
+from lake.cut_off import fetch_object
 from lake.errors import ContractBroken, EvidenceRejected, SourceUnavailable
 from lake.locations import Location, report_unreachable
 from lake.locks import hold_lock
@@ -86,7 +87,7 @@ def _fetch(root: str, name: str, options: Mapping[str, str]) -> bytes | None:
     if not root:
         return None
     try:
-        return bytes(Location(root, dict(options)).store.get(name).bytes())
+        return fetch_object(Location(root, dict(options)).store, name)
     except (NotFoundError, FileNotFoundError):
         return None
 

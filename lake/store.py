@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError
 from lake import commits
 from lake.compaction import compact
 from lake.contract import matches, partitions, require_declared
-from lake.cut_off import repeat_cut_off
+from lake.cut_off import repeat_cut_off, repeat_read
 from lake.datafiles import compare_sizes
 from lake.digest import combine
 from lake.errors import SourceUnavailable
@@ -302,7 +302,7 @@ class Lake(LakeReader):
             else:
                 properties = CommitProperties(notes, app_transactions=[Transaction(*mark) for mark in marks.items()])
                 commits.commit_actions(handle, actions, stage.table, properties)
-                handle.update_incremental()
+                repeat_read(handle.update_incremental)
                 version = handle.version()
             if self._disk is not None:
                 self._disk.sync_log(self.log(stage.table), log.version, version)

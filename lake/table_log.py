@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import Schema
 
+from lake.cut_off import repeat_read
 from lake.locations import report_unreachable
 from lake.log_entries import UnknownLog, list_actions, read_entries, read_log_file
 
@@ -100,7 +101,7 @@ class TableLog:
         if self.handle is None:
             return self.marks.get(app_id)
         with report_unreachable(f"the log of {self.handle.table_uri} could not be read"):
-            return self.handle.transaction_version(app_id)
+            return repeat_read(partial(self.handle.transaction_version, app_id))
 
 
 def read_log(root: Location, before: TableLog | None = None) -> TableLog | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import obstore
 from obstore.exceptions import AlreadyExistsError, NotFoundError
 
-from lake.cut_off import put_new
+from lake.cut_off import fetch_object, list_objects, put_new
 from lake.errors import ContractBroken
 from lake.lineage.delta_entries import find_statement, read_entries
 from lake.lineage.envelope import parse_envelope, sign_payload
@@ -181,7 +181,7 @@ class StatementLog:
     def _list_files(self) -> list[tuple[int, str]]:
         if self._place.is_local and not (self._place.directory / DIRECTORY).is_dir():
             return []
-        listed = [entry["path"] for page in obstore.list(self._place.store, DIRECTORY) for entry in page]
+        listed = [entry["path"] for entry in list_objects(self._place.store, DIRECTORY)]
         return sorted((int(match[1]), path) for path in listed if (match := _FILE.fullmatch(path)))
 
     def _read_lines(self, name: str) -> list[bytes]:
@@ -191,6 +191,6 @@ class StatementLog:
         try:
             if self._place.is_local:
                 return (self._place.directory / name).read_bytes()
-            return bytes(obstore.get(self._place.store, name).bytes())
+            return fetch_object(self._place.store, name)
         except (FileNotFoundError, NotFoundError):
             return None

@@ -54,6 +54,27 @@ def test_options_of_others_in_the_environment_do_not_matter() -> None:
     assert Location.of("s3://bucket/lake", {**KEYS, **ambient}).store is not None
 
 
+def test_a_request_may_take_as_long_as_is_said_and_never_for_ever() -> None:
+    assert Location.of("s3://bucket/lake", KEYS).options == {**KEYS, "AWS_TIMEOUT": "30s", "AWS_CONNECT_TIMEOUT": "5s"}
+    chosen = {
+        **KEYS,
+        "aws_timeout": "5m",
+        "AWS_CONNECT_TIMEOUT": "1s",
+        "AWS_PROXY_URL": "http://proxy.example.org:3128",
+    }
+    place = Location.of("s3://bucket/lake", chosen)
+    assert place.options == chosen
+    assert place.store is not None  # what is of the HTTP client is not handed over as an option of the store
+    assert set(Location.of("az://bucket/lake").options) == {"AZURE_TIMEOUT", "AZURE_CONNECT_TIMEOUT"}
+
+
+@pytest.mark.parametrize("said", ["soon", "5"])
+def test_a_limit_that_is_no_time_is_told_in_one_line(said: str) -> None:
+    with pytest.raises(LakeError, match=f"{said}.* as Duration") as caught:
+        _ = Location.of("s3://bucket/lake", {**KEYS, "AWS_TIMEOUT": said}).store
+    assert "\n" not in str(caught.value)
+
+
 def test_a_place_in_a_store_has_one_client_however_often_it_is_named_and_other_keys_have_another() -> None:
     first = Location.of("s3://bucket/lake", KEYS).child("silver").store
     assert Location.of("s3://bucket/lake/silver", dict(KEYS)).store is first

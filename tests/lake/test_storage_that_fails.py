@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,16 +10,17 @@ import pytest
 
 from assets.build.bronze import materialise
 from assets.build.catalogue import TABLES
-from benchmarks.object_store import S3, StoreProxy
+from benchmarks.object_store import HANGS, S3, StoreProxy
 from benchmarks.standalone import free_port
 from bronze.limits import Limits
+from lake import cut_off
 from lake.errors import EvidenceRejected, LakeError, SourceUnavailable
 from lake.landing_notes import remove_note
 from lake.landing_zone import LandingZone
-from lake.locations import Location
+from lake.locations import Location, report_unreachable
 from lake.open_runs import close_run, open_run
 from lake.store import Lake
-from tests.support.object_stores import EMULATOR
+from tests.support.object_stores import EMULATOR, hurry
 from tests.support.sample_tables import FIRST, READINGS, SECOND, digests, readings
 from tests.support.up_to_date import find_landed
 
@@ -76,12 +78,56 @@ def test_a_bucket_that_is_not_there_is_an_error_of_one_line_with_a_hint(what: st
     check_explained(ask(what, options), f"{SCHEME}absent/")
 
 
-# Few of them: each waits for the store's own retries.
-@pytest.mark.parametrize("what", ["list the runs", "write a table", "land into bronze"])
-def test_a_server_that_is_not_there_is_a_transient_error_of_one_line_with_a_hint(what: str) -> None:
-    error = ask(what, EMULATOR.options_for(free_port()))
-    assert isinstance(error, SourceUnavailable)
-    check_explained(error, f"{SCHEME}absent/")
+# A few, side by side: each waits for the store's own retries.
+SLOW = ("list the runs", "write a table", "land into bronze")
+
+
+def test_a_server_that_is_not_there_is_a_transient_error_of_one_line_with_a_hint() -> None:
+    with ThreadPoolExecutor() as pool:
+        for error in pool.map(ask, SLOW, [EMULATOR.options_for(free_port())] * len(SLOW)):
+            assert isinstance(error, SourceUnavailable)
+            check_explained(error, f"{SCHEME}absent/")
+
+
+# -- storage that never answers -------------------------------------------------------------------------------
+
+
+def test_a_store_that_never_answers_is_an_error_within_the_time_that_its_client_may_wait(
+    gate: StoreProxy, bucket: str
+) -> None:
+    """Whoever asks: obstore, Delta and Polars, of which the last would wait for ever by itself."""
+    options = hurry(gate.options, "100ms")
+    lake, zone = Lake(Location.of(f"{bucket}/lake", options)), LandingZone(Location.of(f"{bucket}/landing", options))
+    Lake(Location.of(f"{bucket}/lake", gate.options)).replace(READINGS, "a", readings(), FIRST)
+    scan = lake.scan(READINGS)
+    gate.faults, gate.fails = HANGS, 1.0
+
+    def collect() -> None:
+        with report_unreachable(f"{lake.place} could not be read"):
+            scan.collect()
+
+    asked: list[Callable[[], object]] = [
+        zone.run_ids,
+        lambda: lake.replace(READINGS, "a", readings("a", [2.0]), SECOND),
+        collect,
+    ]
+    with ThreadPoolExecutor() as pool:
+        for fault in pool.map(find_fault, asked, timeout=120):
+            assert fault is not None
+            check_explained(fault, SCHEME)
+            assert "TIMEOUT" in (fault.hint or "")
+    assert set(gate.injected) == set(HANGS)
+    gate.fails = 0.0
+    assert lake.scan(READINGS).collect()["power_w"].to_list() == readings()["power_w"].to_pylist()
+
+
+def test_a_request_that_gets_no_answer_is_sent_again(gate: StoreProxy, bucket: str) -> None:
+    lake = Lake(Location.of(f"{bucket}/lake", hurry(gate.options, "500ms")))
+    gate.faults, gate.fails = HANGS, 0.1
+    for power in range(1, 4):
+        lake.replace(READINGS, "a", readings("a", [float(power)] * power), f"{power:064x}")
+        assert lake.scan(READINGS).collect()["power_w"].to_list() == [float(power)] * power
+    assert gate.injected
 
 
 # -- storage that refuses in the middle of the work -----------------------------------------------------------
@@ -157,6 +203,23 @@ def test_credentials_that_expire_after_any_number_of_requests_are_named_and_leav
         pytest.fail("however many requests were answered, it ended in an error")
     assert len(faults) > 3
     assert not faults[0]
+
+
+@pytest.mark.parametrize(("patience_s", "times"), [(0.0, 1), (60.0, 3)])
+def test_what_was_cut_off_is_repeated_as_long_as_a_client_would(
+    monkeypatch: pytest.MonkeyPatch, patience_s: float, times: int
+) -> None:
+    monkeypatch.setattr(cut_off, "_PATIENCE_S", patience_s)
+    monkeypatch.setattr(cut_off, "_TRIES", 3)
+    tried = []
+
+    def act() -> None:
+        tried.append(1)
+        raise OSError("HTTP error: operation timed out")
+
+    with pytest.raises(OSError, match="timed out"):
+        cut_off.repeat_cut_off(act)
+    assert len(tried) == times
 
 
 # -- requests that are cut off -------------------------------------------------------------------------------------

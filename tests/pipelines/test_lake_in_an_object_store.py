@@ -1,21 +1,25 @@
-"""Landing zone and lake in an object store of which one request in twenty fails: the rows of a lake on this disk."""
+"""Landing zone and lake in an object store of which one request in twenty fails, and one of two writers is killed."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
-from assets.build.catalogue import TABLES, list_required
+from assets.build.catalogue import TABLES
 from assets.build.context import BuildContext
-from assets.build.tiers import build_tier, select_tables
-from benchmarks.object_store import FAULTS, read_injected, renew_credentials, serve_proxy
+from assets.build.tiers import build_tier
+from benchmarks.object_store import FAULTS, StoreProxy, read_injected, renew_credentials, serve_proxy
 from bronze.limits import Limits
-from lake.digest import combine
 from lake.engines import PolarsEngine
 from lake.errors import LakeError
 from lake.keyring import KeyringFile
@@ -27,7 +31,9 @@ from pipelines.instance import open_instance
 from pipelines.settings import settings
 from tests.support.build_runs import build_pairs
 from tests.support.campaigns import is_soak
+from tests.support.lake_builders import SMALL, build_tables
 from tests.support.object_stores import EMULATOR
+from tests.support.processes import ROOT
 from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
@@ -36,16 +42,15 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from assets.build.tiers import Tables
     from lake.store import Lake
     from pipelines.settings import Settings
 
 RUNS = {"calm-off": (100, OFF), "calm-tee": (120, f'{TEE}baseline = "calm-off"\n')}
-# All of bronze, and what the tests below ask for: a table more is the same requests once more.
-ASKED_FOR = ("gold.step_times", "gold.step_overhead", "gold.time_breakdown", "silver.memory_events")
-SMALL = select_tables(list_required(ASKED_FOR))
 SHARE = 0.05
 SEED = 20261117
+# In the middle of the tables, which are built in the order of what needs what.
+COMMIT = r"PUT .*/silver/crossings/_delta_log/\d+\.json"
+PATIENCE_S = 300
 State = dict[tuple[str, str], str]
 
 
@@ -63,24 +68,27 @@ class Site:
         places = ("--lake", self.lake, "--landing", self.landing)
         return CliRunner(env=dict(self.variables)).invoke(main, [*places, *words], catch_exceptions=False)
 
-    def build(self) -> None:
+    def build(self, *run_ids: str) -> None:
         """By the command all tables with their checks; in the small form some of each tier and the pairs, alone."""
         if is_soak():
             self.ask("run")
             return
-        lake = self.build_tiers(SMALL)
+        lake = build_tables(self.chosen, run_ids, SMALL)
         build_pairs(lake)
         lake.log_statements()
 
-    def build_tiers(self, tables: Tables) -> Lake:
-        """Some tables of both runs, without the orchestrator."""
-        chosen = self.chosen
-        lake = open_signed_lake(chosen)
-        context = BuildContext(lake, LandingZone(chosen.landing), Limits())
-        for tier in tables:
-            made = build_tier(context, tier, list(RUNS), PolarsEngine, tables=tables)
-            assert [one.fault for one in made if one.fault] == []
-        return lake
+    def start_build(self, run_id: str, options: Mapping[str, str]) -> subprocess.Popen[str]:
+        """Start to build the same tables of one run in a process of its own, before a store at these options."""
+        places = ("--lake", self.lake, "--landing", self.landing)
+        words = ("teetotal", *places, "run") if is_soak() else ("tests.support.lake_builders", self.lake, self.landing)
+        return subprocess.Popen(
+            [sys.executable, "-m", *words, run_id],
+            cwd=ROOT,
+            env={**os.environ, **self.variables, **options},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
 
     @property
     def chosen(self) -> Settings:
@@ -109,9 +117,11 @@ class Sites:
 
     near: Site
     far: Site
-    # The ports of the latter, and of the store itself.
+    # The port of the latter.
     proxy: int
-    port: int
+    # What the one in the store held when a writer had been killed, and what was told until its run was finished.
+    left: State
+    faults: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -144,15 +154,69 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
             assert site.teetotal("signing", "create").exit_code == 0
             for run_id, directory in runs.items():
                 site.ask("land", str(directory), "--run-id", run_id)
-            site.build()
-        yield Sites(near, far, proxy, port)
+        near.build(*RUNS)
+        left = build_until_one_is_killed(far, port)
+        faults = finish_though_credentials_expire(far, port)
+        far.build()
+        yield Sites(near, far, proxy, left, faults)
 
 
-def test_with_one_request_in_twenty_failing_tables_of_all_tiers_have_the_rows_of_a_local_lake(sites: Sites) -> None:
+def build_until_one_is_killed(far: Site, port: int) -> State:
+    """Two writers at once, one run each; one is killed when it has committed and no answer came. What is there then."""
+    with StoreProxy(port, SEED, EMULATOR).serving() as proxy:
+        proxy.fails, proxy.holds = SHARE, COMMIT
+        killed, other = far.start_build("calm-tee", proxy.options), far.start_build("calm-off", {})
+        try:
+            while not proxy.held:
+                assert killed.poll() is None, killed.communicate()[0]
+                time.sleep(0.05)
+        finally:
+            killed.kill()
+            said = other.communicate(timeout=PATIENCE_S)[0]
+        killed.communicate()
+        assert (killed.returncode, other.returncode) == (-signal.SIGKILL, 0), said
+        assert proxy.injected
+    return far.state
+
+
+def finish_though_credentials_expire(far: Site, port: int) -> list[str]:
+    """Build what the killed writer left undone, with credentials that expire again and again; what was said of it."""
+    faults: list[str] = []
+    with serve_proxy(port, SEED, 0.0) as proxy:
+        options = {**far.variables, **EMULATOR.options_for(proxy)}
+        chosen = settings(far.lake, far.landing, environment=options)
+        lake, zone = open_signed_lake(chosen), LandingZone(chosen.landing)
+        for turn in range(20):
+            renew_credentials(proxy, 60 << turn)
+            fault = build_until_fault(lake, zone, "calm-tee")
+            if fault is None:
+                return faults
+            faults.append(str(fault))
+    raise AssertionError(faults)
+
+
+def build_until_fault(lake: Lake, zone: LandingZone, run_id: str) -> LakeError | None:
+    """Tables of all tiers of a run, as far as they come; the error that ended it."""
+    for tier in SMALL:
+        try:
+            (made,) = build_tier(BuildContext(lake, zone, Limits()), tier, [run_id], PolarsEngine, tables=SMALL)
+        except LakeError as error:
+            return error
+        if made.fault is not None:
+            return made.fault
+    return None
+
+
+def test_though_requests_fail_and_a_writer_was_killed_all_tiers_have_the_rows_of_a_local_lake(sites: Sites) -> None:
     assert set(read_injected(sites.proxy)) == set(FAULTS)  # each kind has happened
-    near = sites.near.state
+    near, left = sites.near.state, sites.left
     assert sites.far.state == near
     assert {table.partition(".")[0] for table, _ in near} == {"bronze", "silver", "gold"}
+    # The one was done, the other had come to the middle; what it had committed was right.
+    assert left.items() < near.items()
+    assert ("gold.step_times", "calm-off") in left
+    assert ("silver.steps", "calm-tee") in left
+    assert ("gold.step_times", "calm-tee") not in left
 
 
 ASKED = [
@@ -183,41 +247,9 @@ def test_every_partition_in_the_store_holds_what_was_signed(sites: Sites) -> Non
     assert "0 damaged" in said
 
 
-def build_until_fault(lake: Lake, zone: LandingZone, run_id: str) -> LakeError | None:
-    """Tables of all tiers of a run, as far as they come; the error that ended it."""
-    for tier in SMALL:
-        try:
-            (made,) = build_tier(BuildContext(lake, zone, Limits()), tier, [run_id], PolarsEngine, tables=SMALL)
-        except LakeError as error:
-            return error
-        if made.fault is not None:
-            return made.fault
-    return None
-
-
-# Before keys are rotated: both lakes seal with the same one.
 def test_credentials_that_expire_again_and_again_are_named_and_renewed_ones_finish_the_run(sites: Sites) -> None:
-    (near, far), port = (sites.near, sites.far), sites.port
-    faults = []
-    with serve_proxy(port, SEED, 0.0) as proxy:
-        options = {**far.variables, **EMULATOR.options_for(proxy)}
-        chosen = settings(f"{far.lake}-renewed", far.landing, environment=options)
-        lake, zone = open_lake(chosen), LandingZone(chosen.landing)
-        for turn in range(20):
-            renew_credentials(proxy, 100 << turn)
-            fault = build_until_fault(lake, zone, "calm-off")
-            if fault is None:
-                break
-            faults.append(str(fault))
-        renew_credentials(proxy, 1 << 40)
-        found = {
-            table.full_name: lake.snapshot(table).content_sha256("calm-off")
-            for some in SMALL.values()
-            for table in some
-        }
-    assert len(faults) >= 2
-    assert [one for one in faults if "renew the store's credentials" not in one or "\n" in one] == []
-    assert found == {name: near.state.get((name, "calm-off"), combine([])) for name in found}
+    assert len(sites.faults) >= 2
+    assert [one for one in sites.faults if "renew the store's credentials" not in one or "\n" in one] == []
 
 
 def test_keys_are_rotated_in_the_store(sites: Sites) -> None:
@@ -233,7 +265,7 @@ def test_a_report_is_made_from_the_store(sites: Sites, tmp_path: Path) -> None:
 def land_beside(far: Site) -> Site:
     """A lake beside that in the store with the first tier of the same runs: each of its tables takes many requests."""
     beside = replace(far, lake=f"{far.lake}-landed")
-    beside.build_tiers({"bronze": SMALL["bronze"]}).log_statements()
+    build_tables(beside.chosen, RUNS, {"bronze": SMALL["bronze"]}).log_statements()
     return beside
 
 

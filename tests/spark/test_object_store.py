@@ -1,4 +1,4 @@
-"""Executors that share nothing with the driver but an object store: no disk, no keyring file, no credentials sent."""
+"""Executors that share nothing with the driver but an object store, of which one request in twenty fails."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assets.build.catalogue import TABLES
+from benchmarks.object_store import FAULTS, read_injected, serve_proxy
 from benchmarks.standalone import environment
 from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def bucket() -> Iterator[tuple[str, dict[str, str]]]:
-    with EMULATOR.serve() as port:
-        yield EMULATOR.make_bucket(port, "shared"), EMULATOR.options_for(port)
+def bucket() -> Iterator[tuple[str, int, int]]:
+    """A bucket, and the ports of its store and of what has its requests fail."""
+    with EMULATOR.serve() as port, serve_proxy(port, seed=28, fails=0.05) as proxy:
+        yield EMULATOR.make_bucket(port, "shared"), port, proxy
 
 
 def read_state(lake: Lake) -> State:
@@ -43,16 +45,18 @@ def is_at_work(lake: Lake) -> bool:
     return any("unsettled-" in item["path"] for page in below.list() for item in page)
 
 
-def test_all_tiers_come_through_the_store_alone_and_a_lost_worker_changes_nothing(
-    bench: Bench, standalone: Cluster, installed: Installation, bucket: tuple[str, dict[str, str]]
+def test_all_tiers_come_through_the_store_alone_though_requests_fail_and_a_worker_is_lost(
+    bench: Bench, standalone: Cluster, installed: Installation, bucket: tuple[str, int, int]
 ) -> None:
-    url, options = bucket
+    """No disk is shared, no keyring file, and no credentials are sent."""
+    url, port, proxy = bucket
+    options = EMULATOR.options_for(port)  # of the test's own looks at the store
     run_id = bench.many
     source = bench.home / "landing" / run_id
     files = {path.name: path for path in source.iterdir() if path.name != "run.toml"}
     LandingZone(Location.of(f"{url}/landing", options)).land(run_id, files, (source / "run.toml").read_text())
     secret = json.dumps(json.loads((bench.home / "keyring.json").read_text()), separators=(",", ":"))
-    known = {**options, "TEETOTAL_KEYRING_SECRET": secret}
+    known = {**EMULATOR.options_for(proxy), "TEETOTAL_KEYRING_SECRET": secret}
     conf = {f"spark.executorEnv.{name}": value for name, value in known.items()}
     driver = bench.home / "driver"
     driver.mkdir()
@@ -80,6 +84,7 @@ def test_all_tiers_come_through_the_store_alone_and_a_lost_worker_changes_nothin
             time.sleep(0.02)
         lost = max(name for name in standalone.running if name.startswith("worker-"))
         standalone.kill(lost)
+        before = read_injected(proxy)
         try:
             said, _ = running.communicate(timeout=PATIENCE_S)
         finally:
@@ -90,4 +95,7 @@ def test_all_tiers_come_through_the_store_alone_and_a_lost_worker_changes_nothin
         assert running.stdout is not None
         running.stdout.close()
     assert running.returncode == 0, said
+    met = read_injected(proxy)
+    assert set(met) == set(FAULTS)  # each kind has happened
+    assert 0 < sum(before.values()) < sum(met.values())  # before the worker was lost, and after it
     check_asked(of(read_state(lake), run_id), of(bench.state("polars"), run_id))

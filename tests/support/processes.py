@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from lake.locations import Location
 from lake.store import Lake
 from pipelines.process_costs import start_without_pandas
 from tests.support.forks import serve_jobs
-from tests.support.sample_tables import READINGS, VISITS, readings
+from tests.support.sample_tables import READINGS, SECOND, VISITS, many_readings, readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -118,7 +119,14 @@ def land_halfway(options: dict[str, str], landing: str, run_id: str, *paths: str
     LandingZone(Location.of(landing, options)).land(run_id, {Path(path).name: Path(path) for path in paths}, "")
 
 
-_KNOWN: tuple[Callable[..., None], ...] = (write, open_keyring, rotate, land, land_halfway)
+def upload(options: dict[str, str], root: str, landing: str, run_id: str, path: str) -> None:
+    """Land a large file and write a large data file, side by side."""
+    zone, lake = LandingZone(Location.of(landing, options)), Lake(Location.of(root, options))
+    threading.Thread(target=zone.land, args=(run_id, {Path(path).name: Path(path)}, "")).start()
+    lake.replace(READINGS, run_id, many_readings(run_id), SECOND)
+
+
+_KNOWN: tuple[Callable[..., None], ...] = (write, open_keyring, rotate, land, land_halfway, upload)
 _JOBS = {function.__name__: function for function in _KNOWN}
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from lake.tables import RUN_ID, Table, boolean, float64, int32, int64, text
@@ -79,6 +80,22 @@ def readings(run_id: str = "a", powers: Sequence[float | None] = (1.5, None, 0.0
             "label": [label] * count,
             "power_w": powers,
             "is_valid": [power is not None for power in powers],
+        },
+        schema=READINGS.arrow_schema,
+    )
+
+
+def many_readings(run_id: str, count: int = 1_500_000) -> pa.Table:
+    """So many rows of READINGS that a file of them has more than 10 MiB, whatever packs it."""
+    chance = np.random.default_rng(count)
+    return pa.table(
+        {
+            "run_id": pa.array([run_id]).take(pa.array(np.zeros(count, np.int64))),
+            "ordinal": np.arange(count),
+            "slot": np.full(count, 7, np.int32),
+            "label": pa.nulls(count, pa.string()),
+            "power_w": chance.random(count),
+            "is_valid": np.full(count, fill_value=True),
         },
         schema=READINGS.arrow_schema,
     )
