@@ -135,7 +135,7 @@ class LiveView:
             return []
         _, last = self._rows[-1]
         verdict = [] if last.verdict is None else [Text(make_printable(last.verdict))]
-        return [*verdict, *(Text(make_printable(each), style="red") for each in watching.list_warnings(last))]
+        return [*verdict, *(Text(make_printable(each), style="bold") for each in watching.list_warnings(last))]
 
     def _list_doing(self) -> list[Text]:
         if self._doing is None:
