@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from bronze.decimals import parse_integer, parse_nanoseconds, parse_number, scale_decimal
+from bronze.decimals import MOST_NS, parse_integer, parse_nanoseconds, parse_number, scale_decimal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,6 +20,7 @@ _MOST_HEADER = 256
 _SPACES = re.compile(r"[\s_]+")
 _SECOND_NS = 1_000_000_000
 _FEW_DIGITS = 18
+_PLAIN_DECIMALS = re.compile(r"(?:[0-9]{1,10}\.[0-9]{1,9}\n)*[0-9]{1,10}\.[0-9]{1,9}")
 _UNITS = {
     "time": {
         "ns": 1,
@@ -151,6 +152,9 @@ def _convert_cells(kind: str, factor: int, cells: tuple[str, ...]) -> tuple[list
         return [cell or None for cell in cells], None
     if kind in {"time", "bytes", "whole"} and _are_counts(cells, _FEW_DIGITS - len(str(factor)) + 1):
         return [int(cell) * factor if cell else None for cell in cells], None
+    scaled = _scale_plain_decimals(cells, factor) if kind in {"time", "bytes"} else None
+    if scaled is not None:
+        return scaled, None
     pairs = [_value(kind, factor, cell) for cell in cells]
     is_left = [not is_carried for _, is_carried in pairs]
     return [value for value, _ in pairs], is_left if any(is_left) else None
@@ -165,6 +169,18 @@ def _are_counts(cells: tuple[str, ...], most_digits: int) -> bool:
         and max(map(len, cells)) <= most_digits
         and not any(len(cell) > 1 and cell[0] == "0" for cell in cells)
     )
+
+
+def _scale_plain_decimals(cells: tuple[str, ...], factor: int) -> list[Any] | None:
+    """All cells times a power of ten; none unless each is a plain decimal of few digits of which none is rounded."""
+    places = len(str(factor)) - 1
+    if factor != 10**places or not _PLAIN_DECIMALS.fullmatch("\n".join(cells)):
+        return None
+    parted = [cell.partition(".") for cell in cells]
+    if max(len(after) for _, _, after in parted) > places:
+        return None
+    scaled = [int(before + after.ljust(places, "0")) for before, _, after in parted]
+    return scaled if max(scaled) < MOST_NS else None
 
 
 def _value(kind: str, factor: int, cell: str) -> tuple[Any, bool]:

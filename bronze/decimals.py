@@ -12,7 +12,7 @@ _CONTEXT = Context(prec=120)
 _LIMIT = 1 << 63
 _FEW_DIGITS = 18
 # Times lie within 146 years of 1970 (1823 to 2116), so that the sum or difference of any two of them fits 64 bits.
-_MOST_NS = 1 << 62
+MOST_NS = 1 << 62
 
 
 def parse_integer(text: str) -> int | None:
@@ -45,7 +45,7 @@ def scale_decimal(text: str, factor: int) -> tuple[int | None, bool]:
 def fit_nanoseconds(value: object) -> int | None:
     """A whole number of nanoseconds that is a time or a duration within those years; none for anything else."""
     found = fit_int64(value)
-    return found if found is not None and -_MOST_NS < found < _MOST_NS else None
+    return found if found is not None and -MOST_NS < found < MOST_NS else None
 
 
 def parse_nanoseconds(text: str, factor: int) -> tuple[int | None, bool]:

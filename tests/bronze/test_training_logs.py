@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import json
+from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from bronze.training_csv import MAP
 from tests.support.bronze_sources import read_source
@@ -68,6 +71,28 @@ def test_digits_that_a_double_does_not_give_back_are_kept() -> None:
     (row,) = read_source(_CSV + b"1,1,0.1000000000000000055511151231257827,nan,64\n").table("training_log")
     assert row["samples_per_second"] == 0.1
     assert json.loads(row["args"]) == {"Thput (img/s)": "0.1000000000000000055511151231257827", "Epoch Loss": "nan"}
+
+
+@example(["4611686018.427387904", "0.5"], "s")
+@given(
+    st.lists(
+        st.from_regex(r"[0-9]{1,11}\.[0-9]{1,10}", fullmatch=True)
+        | st.sampled_from(["4611686018.427387903", "4611686018.427387904", "007.50", "1.", ".5", "-1.5", "1e3", "2 "]),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from(["s", "ms", "us", "ns"]),
+)
+def test_times_are_exact_or_kept_as_they_are_written(times: list[str], unit: str) -> None:
+    lines = "".join(f"{place},{one}\n" for place, one in enumerate(times))
+    rows = read_source(f"step,step time ({unit})\n{lines}".encode()).table("training_log")
+    for text, row in zip(times, rows, strict=True):
+        exact = Decimal(text) * {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[unit]
+        nearest = int(exact.to_integral_value(ROUND_HALF_UP))
+        fits = abs(nearest) < 1 << 62
+        assert row.get("duration_ns") == (nearest if fits else None)
+        kept = None if fits and nearest == exact else f'{{"step time ({unit})":"{text}"}}'
+        assert row.get("args") == kept
 
 
 def test_a_header_written_again_is_no_record() -> None:
