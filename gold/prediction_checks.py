@@ -96,7 +96,7 @@ _KEYS: Mapping[str, Callable[[ForecastPair], str]] = {
 
 
 def measure(regime: str, pairs: Sequence[ForecastPair], off_runs: Sequence[ForecastRun] = ()) -> pa.Table:
-    """Predict each pair without what a scheme leaves out, and hold the dumbest guesses against the same others.
+    """Predict each pair without what a scheme leaves out, and hold naive guesses against the same others.
 
     Predictions on one machine go by pairs of that machine alone; only a machine that is left out goes by others.
     """
