@@ -84,7 +84,12 @@ def explain(error: BaseException, run_id: str | None = None) -> LakeError:
     """What went wrong, as an error of ours; one that nobody foresaw is told with its type, message and place."""
     if isinstance(error, LakeError):
         return error
-    what = _describe(error) if run_id is None else f"run {run_id}: {_describe(error)}"
+    of_run = "" if run_id is None else f"run {run_id}: "
+    what = f"{of_run}{_describe(error)}"
+    if isinstance(error, OSError) and error.errno is None:  # an engine or a store says so, not this machine
+        from lake.locations import describe_unreachable
+
+        return describe_unreachable(f"{of_run}storage failed{_list_notes(error)}", error)
     if isinstance(error, MemoryError):
         return OutOfMemory(what, "there was not enough memory: run it alone, or on a machine that has more")
     return UnexpectedFault(what, "this is a fault of teetotal: please report it")
@@ -93,9 +98,12 @@ def explain(error: BaseException, run_id: str | None = None) -> LakeError:
 def _describe(error: BaseException) -> str:
     """Type, first line and place of an exception, without characters that a terminal would obey."""
     line = str(error).strip().partition("\n")[0][:_LONGEST_MESSAGE]
-    notes = "".join(f" while {note}" for note in getattr(error, "__notes__", ()))
-    text = f"{type(error).__name__}{f': {line}' if line else ''}{notes}"
+    text = f"{type(error).__name__}{f': {line}' if line else ''}{_list_notes(error)}"
     return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _list_notes(error: BaseException) -> str:
+    return "".join(f" while {note}" for note in getattr(error, "__notes__", ()))
 
 
 def describe_engine_error(engine: str, error: BaseException) -> ContractBroken:

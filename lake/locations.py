@@ -52,11 +52,15 @@ def report_unreachable(what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, BaseError, DeltaError) as error:
-        answer = " ".join(_ESCAPES.sub("", str(error)).partition("Debug source")[0].split())
-        raise SourceUnavailable(
-            f"{what}: {answer[:_MOST_TEXT]}{'…' if len(answer) > _MOST_TEXT else ''}",
-            next_step(error) or _find_hint(error),
-        ) from error
+        raise describe_unreachable(what, error) from error
+
+
+def describe_unreachable(what: str, error: BaseException) -> SourceUnavailable:
+    """What storage answered, in one line, and what to do about it."""
+    answer = " ".join(_ESCAPES.sub("", str(error)).partition("Debug source")[0].split())
+    return SourceUnavailable(
+        f"{what}: {answer[:_MOST_TEXT]}{'…' if len(answer) > _MOST_TEXT else ''}", next_step(error) or _find_hint(error)
+    )
 
 
 def _find_hint(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from lake.cut_off import list_objects, repeat_read
-from lake.locations import Location
+from lake.locations import Location, report_unreachable
 from lake.log_entries import UnknownLog
 from lake.log_recovery import is_last_entry, mark_entry, set_aside_cut_entries
 from lake.table_log import describe_opened, read_log
@@ -33,6 +33,12 @@ def open_table(root: Location, version: int | None = None) -> DeltaTable | None:
         return repeat_read(partial(DeltaTable, str(root), version=version, storage_options=dict(root.options) or None))
     except TableNotFoundError:
         return None
+
+
+def is_table(root: Location) -> bool:
+    """Whether a table lies there, declared or not."""
+    with report_unreachable(f"{root} did not answer"):
+        return repeat_read(partial(DeltaTable.is_deltatable, str(root), dict(root.options) or None))
 
 
 def read_current(root: Location, before: TableLog | None = None) -> TableLog | None:
@@ -62,7 +68,8 @@ class OpenTables:
     def read(self, table: str) -> TableLog | None:
         """What the log of a table says now; none where there is no table. It is read only where it has changed."""
         root = self._place.child(*table.split("."))
-        return self._read_locally(table, root) if root.is_local else self._read_remotely(table, root)
+        with report_unreachable(f"{root} did not answer"):
+            return self._read_locally(table, root) if root.is_local else self._read_remotely(table, root)
 
     def set_aside(self, table: str) -> None:
         """Move what a power cut left of a local table's log out of it."""
@@ -100,6 +107,10 @@ class OpenTables:
 
     def take(self, root: Location) -> DeltaTable | None:
         """The table as it is now, for one writer alone."""
+        with report_unreachable(f"{root} did not answer"):
+            return self._take(root)
+
+    def _take(self, root: Location) -> DeltaTable | None:
         with self._guard:
             waiting = self._idle.get(root.root)
             handle = waiting.pop() if waiting else None

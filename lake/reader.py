@@ -304,8 +304,7 @@ class LakeReader:
 
     def _read_log(self, table: Table) -> TableLog | None:
         """What the table's log says now; none where there is no table."""
-        with report_unreachable(f"{self.uri(table)} did not answer"):
-            return self._tables.read(table.full_name)
+        return self._tables.read(table.full_name)
 
     def _read_log_at(self, table: Table, handle: DeltaTable) -> TableLog:
         """What the log says at the version at which a writer has opened the table."""
@@ -313,9 +312,9 @@ class LakeReader:
         return log if log is not None and log.version == handle.version() else describe_opened(handle)
 
     def _find_handle(self, table: Table) -> DeltaTable | None:
+        if not self.place.is_local:
+            return self._tables.take(self.root(table))
         with report_unreachable(f"{self.uri(table)} did not answer"):
-            if not self.place.is_local:
-                return self._tables.take(self.root(table))
             self._tables.set_aside(table.full_name)
             return open_table(self.root(table))
 

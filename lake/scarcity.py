@@ -17,6 +17,8 @@ _RIGHTS = "check who owns it and how it is mounted, then run again"
 _FILES = "allow more with `ulimit -n 4096`, then run again"
 _MEMORY = "allow more memory, or use less with TEETOTAL_WORKERS=1 TEETOTAL_BYTES_IN_FLIGHT=16777216, then run again"
 _CREDENTIALS = "renew the store's credentials, which have expired or are not valid, then run again"
+# An answer to HEAD has no body that could say so.
+_PROBABLY_CREDENTIALS = "renew the store's credentials, which have probably expired, then run again"
 _BY_NUMBER = {
     errno.ENOSPC: _SPACE,
     errno.EDQUOT: _SPACE,
@@ -31,6 +33,7 @@ _BY_NUMBER = {
 # Engines and stores are written in other languages: their errors carry the system's words and not its number.
 _BY_WORDS = {
     r"ExpiredToken|token has expired|InvalidAccessKeyId|SignatureDoesNotMatch|AuthenticationFailed": _CREDENTIALS,
+    r"performing HEAD .* 400 Bad Request": _PROBABLY_CREDENTIALS,
     r"no space left|disk is full|disk i/o error|disk quota|file too large": _SPACE,
     r"read-?only (file ?system|database)|permission denied|unable to open database file": _RIGHTS,
     r"too many open files": _FILES,

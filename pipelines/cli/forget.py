@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from deltalake import DeltaTable
-
 from assets.build.catalogue import TABLES
 from assets.checks import outcomes
 from assets.training_runs import training_runs
@@ -18,6 +16,7 @@ from lake.digest import combine
 from lake.errors import EvidenceRejected, LakeError, nearest
 from lake.forgetting import Removed, drop_runs, list_pending, purge_history, remove_notes, set_pending
 from lake.identity import slug
+from lake.open_tables import is_table
 from pipelines.cli import baselines
 from pipelines.cli.progress import ProgressListener
 from pipelines.cli.run import claim_writer, compare_again
@@ -162,12 +161,7 @@ def _list_tables(place: BuildContext) -> list[str]:
     """All tables of the lake, those that an earlier version left over too."""
     lake = place.lake
     tiers = sorted({name.partition(".")[0] for name in (*TABLES, outcomes.TABLE.full_name)})
-    options = dict(lake.place.options) or None
-    return [
-        name
-        for name in lake.list_stored(tiers)
-        if DeltaTable.is_deltatable(str(lake.place.child(*name.split("."))), options)
-    ]
+    return [name for name in lake.list_stored(tiers) if is_table(lake.place.child(*name.split(".")))]
 
 
 def _remove_landed(zone: LandingZone, run_ids: Sequence[str], done: Forgotten) -> None:

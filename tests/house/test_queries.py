@@ -41,8 +41,15 @@ TYPED = {
 }
 # Declared with its relation: every `query=` is held to be a literal where it is declared.
 DECLARED = {"assets/checks/relation.py": ["backend.connection.execute(relation.query)"]}
-# An expression of SQLAlchemy's, by its type no text; one function asks all of them.
-BUILT = {"pipelines/forgotten_records.py": ["connection.execute(statement)"]}
+# Expressions of SQLAlchemy's, by their type no text; of forgotten records one function asks all of them.
+BUILT = {
+    "pipelines/forgotten_records.py": ["connection.execute(statement)"],
+    "pipelines/sqlite_records.py": [
+        "self._begun[run_id].execute(_INSERT, rows)",
+        "index.execute(_INSERT, rows)",
+        "index.execute(select(func.max(SqlEventLogStorageTable.c.id)))",
+    ],
+}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

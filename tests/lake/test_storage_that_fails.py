@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,15 +11,19 @@ import pytest
 
 from assets.build.bronze import materialise
 from assets.build.catalogue import TABLES
-from benchmarks.object_store import HANGS, S3, StoreProxy
+from assets.build.provenance import make_lineage
+from benchmarks.object_store import HANGS, S3, StoreProxy, read_injected, serve_proxy
 from benchmarks.standalone import free_port
 from bronze.limits import Limits
 from lake import cut_off
-from lake.errors import EvidenceRejected, LakeError, SourceUnavailable
+from lake.cut_off import list_objects
+from lake.errors import EvidenceRejected, LakeError, SourceUnavailable, explain
 from lake.landing_notes import remove_note
 from lake.landing_zone import LandingZone
+from lake.lineage.keys import SigningKeys
 from lake.locations import Location, report_unreachable
 from lake.open_runs import close_run, open_run
+from lake.open_tables import is_table
 from lake.store import Lake
 from tests.support.object_stores import EMULATOR, hurry
 from tests.support.sample_tables import FIRST, READINGS, SECOND, digests, readings
@@ -29,8 +34,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RUN = "run-1"
+SEED = 5
 SCHEME = "s3://" if EMULATOR is S3 else "az://"
 MANIFEST = 'regime = "cc_off"\n'
+# Made from another table, which its signed statement names.
+COPIES = replace(READINGS, name="copies", inputs=(READINGS.full_name,))
 BRONZE = [table for table in TABLES.values() if table.tier == "bronze"]
 
 
@@ -179,19 +187,22 @@ def find_fault(act: Callable[[], object]) -> SourceUnavailable | None:
 
 
 def test_credentials_that_expire_after_any_number_of_requests_are_named_and_leave_nothing_half_there(
-    gate: StoreProxy, bucket: str
+    gate: StoreProxy, bucket: str, tmp_path: Path
 ) -> None:
     before, wanted = [0.0] * 3, [1.0] * 3
+    keys = SigningKeys(tmp_path / "trust.txt", tmp_path / "key.pem", is_made_on_first_use=True)
     faults: list[bool] = []
     fault: SourceUnavailable | None
     for number in range(100):
         # A lake of its own: a commit more in the log is a request more, and the end would never be reached.
-        lake = Lake(Location.of(f"{bucket}/lake-{number}", gate.options))
-        lake.replace(READINGS, "a", readings("a", before), FIRST)
+        place = Location.of(f"{bucket}/lake-{number}", gate.options)
+        lake = Lake(place, lineage=make_lineage(place, keys, {}))
+        for table in (READINGS, COPIES):
+            lake.replace(table, "a", readings("a", before), FIRST)
         gate.good_for = number
-        fault = find_fault(partial(lake.replace, READINGS, "a", readings("a", wanted), SECOND))
+        fault = find_fault(partial(lake.replace, COPIES, "a", readings("a", wanted), SECOND))
         gate.good_for = None
-        found = lake.scan(READINGS).collect()["power_w"].to_list()
+        found = lake.scan(COPIES).collect()["power_w"].to_list()
         if fault is None:
             assert found == wanted
             break
@@ -203,6 +214,20 @@ def test_credentials_that_expire_after_any_number_of_requests_are_named_and_leav
         pytest.fail("however many requests were answered, it ended in an error")
     assert len(faults) > 3
     assert not faults[0]
+
+
+def test_a_scan_whose_credentials_expire_is_explained_as_what_it_is(gate: StoreProxy, bucket: str) -> None:
+    lake = Lake(Location.of(f"{bucket}/lake", gate.options))
+    lake.replace(READINGS, "a", readings(), FIRST)
+    rows = lake.scan(READINGS)
+    gate.good_for = 0
+    with pytest.raises(OSError, match="400") as caught:
+        rows.collect()
+    gate.good_for = None
+    fault = explain(caught.value, "a")
+    assert isinstance(fault, SourceUnavailable)
+    check_explained(fault, "run a: storage failed")
+    assert "renew the store's credentials" in (fault.hint or "")
 
 
 @pytest.mark.parametrize(("patience_s", "times"), [(0.0, 1), (60.0, 3)])
@@ -223,6 +248,20 @@ def test_what_was_cut_off_is_repeated_as_long_as_a_client_would(
 
 
 # -- requests that are cut off -------------------------------------------------------------------------------------
+
+
+def test_what_a_store_is_asked_is_asked_again_where_the_answer_was_cut_off(
+    store_port: int, bucket: str, options: dict[str, str]
+) -> None:
+    Lake(Location.of(f"{bucket}/lake", options)).replace(READINGS, "a", readings(), FIRST)
+    with serve_proxy(store_port, seed=SEED, fails=0.3) as port:
+        place = Location.of(f"{bucket}/lake", EMULATOR.options_for(port))
+        root = place.child(*READINGS.full_name.split("."))
+        for _ in range(30):
+            assert is_table(root)
+            assert place.list_directories() == [READINGS.tier]
+            assert [item["path"] for item in list_objects(root.store, "_delta_log")]
+        assert read_injected(port)["cut answer"] > 2
 
 
 def test_an_open_run_whose_requests_are_cut_off_is_opened_closed_and_removed(gate: StoreProxy, bucket: str) -> None:
