@@ -40,9 +40,12 @@ demo: $(DEMO)/.ready ## land the bundled recordings and show what is in them
 	@$(DEMO)/bin/teetotal demo $(ARGS)
 
 .PHONY: test
-test: system-packages ## lint, type check, check the import contracts, run all tests
-	@$(MAKE) --no-print-directory --jobs=2 check $(DEV)/.spark-classes.jsa
-	$(DEV)/bin/pytest -n $(JOBS) --dist loadgroup $(ARGS)
+test: ## lint, type check, check the import contracts, run all tests
+	@$(MAKE) --no-print-directory --jobs=2 system-packages $(DEV)/.torch
+	@echo "ruff, mypy and import-linter run beside the tests; what they say is printed at the end"
+	@$(MAKE) --no-print-directory $(DEV)/.spark-classes.jsa check >$(DEV)/.check.log 2>&1 & linters=$$!; \
+	failed=0; $(DEV)/bin/pytest -n $(JOBS) --dist loadgroup $(ARGS) || failed=$$?; \
+	wait $$linters || failed=1; cat $(DEV)/.check.log; exit $$failed
 
 .PHONY: soak
 soak: system-packages $(DEV)/.torch ## the same tests with every campaign at its large size: hours, for a nightly job

@@ -8,11 +8,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-import nbformat
 import polars as pl
 import pytest
 from click.testing import CliRunner
-from nbclient import NotebookClient
 
 import teetotal
 from assets.build import silver
@@ -226,11 +224,19 @@ def test_every_example_of_the_page_runs_and_prints_what_the_page_says(
     assert isinstance(names["frame"], pl.DataFrame)
 
 
+def read_notebook() -> Any:
+    import nbformat  # brings two seconds of grammars of JSON's schemas
+
+    return nbformat.read(NOTEBOOK, as_version=4)
+
+
 def test_the_notebook_runs_in_a_kernel_and_shows_tables(
     compared_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from nbclient import NotebookClient  # here: every process of the tests collects this file, and one runs this
+
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    notebook = read_notebook()
     place = {"metadata": {"path": str(place_lake(compared_lake, tmp_path))}}
     NotebookClient(notebook, timeout=300, resources=place).execute()
     shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
@@ -240,6 +246,6 @@ def test_the_notebook_runs_in_a_kernel_and_shows_tables(
 
 
 def test_the_notebook_is_committed_without_outputs() -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    notebook = read_notebook()
     assert [cell.outputs for cell in notebook.cells if cell.cell_type == "code" and cell.outputs] == []
     assert str(ROOT) not in NOTEBOOK.read_text("utf-8")
