@@ -85,11 +85,12 @@ def explain(error: BaseException, run_id: str | None = None) -> LakeError:
     if isinstance(error, LakeError):
         return error
     of_run = "" if run_id is None else f"run {run_id}: "
-    what = f"{of_run}{_describe(error)}"
-    if isinstance(error, OSError) and error.errno is None:  # an engine or a store says so, not this machine
+    # As engines and stores raise it, written in other languages: neither the system's error nor one of Python's own.
+    if type(error) is OSError and error.errno is None:
         from lake.locations import describe_unreachable
 
         return describe_unreachable(f"{of_run}storage failed{_list_notes(error)}", error)
+    what = f"{of_run}{_describe(error)}"
     if isinstance(error, MemoryError):
         return OutOfMemory(what, "there was not enough memory: run it alone, or on a machine that has more")
     return UnexpectedFault(what, "this is a fault of teetotal: please report it")

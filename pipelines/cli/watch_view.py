@@ -73,7 +73,7 @@ class JsonView(LineView):
 
 
 class LiveView:
-    """A table of the last standings as far as the terminal has room for them, drawn anew each second; it stays."""
+    """A table of as many of the last standings as the terminal shows, drawn anew each second; it stays."""
 
     def __init__(self, run_id: str, console: Console) -> None:
         self._run_id = run_id

@@ -146,35 +146,35 @@ def test_a_standing_is_a_line_and_says_what_is_wrong() -> None:
 
 
 @pytest.fixture
-def compared(tmp_path: Path, compared_lake: Lake) -> Path:
+def compared_place(tmp_path: Path, compared_lake: Lake) -> Path:
     """A copy of the lake of runs before and after a change, to be written to, and of what has landed of them."""
     shutil.copytree(compared_lake.place.directory.parent, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
 def test_the_watch_of_a_closed_run_ends_with_the_status_of_the_gate(
-    compared: Path, teetotal: Callable[..., Result]
+    compared_place: Path, teetotal: Callable[..., Result]
 ) -> None:
-    lake, zone = open_lake(compared)
+    lake, zone = open_lake(compared_place)
     bronze.materialise(lake, zone, SLOWER, Limits())  # copies of files are other files: they are landed again
     record_passed(lake, [SLOWER])
     for table in COMPARISON_TABLES:
         record_passed(lake, lake.snapshot(table).run_ids, [table])
     ended = {limit: teetotal("watch", SLOWER, "--max-slowdown", limit) for limit in ("1.5", "1.1", "1.197")}
     assert {limit: result.exit_code for limit, result in ended.items()} == {"1.5": 0, "1.1": 1, "1.197": 3}
-    assert not (compared / ".dagster").exists(), "nothing had to be launched"
+    assert not (compared_place / ".dagster").exists(), "nothing had to be launched"
     for limit, outcome in (("1.5", "within"), ("1.1", "exceeded"), ("1.197", "undecided")):
         assert f"\n  gate: {outcome}, --max-slowdown {limit}\n" in ended[limit].output
         assert f"{SLOWER}: closed; 2 files; " in ended[limit].output
 
 
 def test_a_terminal_sees_a_table_of_an_open_run_that_a_limit_ends_and_nothing_of_it_steers_the_terminal(
-    compared: Path, monkeypatch: pytest.MonkeyPatch
+    compared_place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    directory = compared / "landing" / SLOWER
+    directory = compared_place / "landing" / SLOWER
     (directory / OPEN).touch()
     (directory / HOSTILE).write_bytes(trace(100)[:300])
-    lake, zone = open_lake(compared)
+    lake, zone = open_lake(compared_place)
     build_runs(lake, zone, [SLOWER])
     status, seen = run_on_a_terminal(
         monkeypatch, "--lake", str(lake.place), "--landing", str(zone.place), "watch", SLOWER, "--max-slowdown", "1.1"
