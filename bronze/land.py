@@ -19,6 +19,7 @@ from bronze.file_report import TRACE, FileReport, hold_back, settle_reports, spl
 from bronze.inflate import Inflated
 from bronze.kineto import KinetoReader, NotATrace
 from bronze.manifest import parse
+from bronze.open_cycles import find_earlier_cycles
 from bronze.read_file import Fetched, Progress, ReadContext, Sink, read_file, read_head
 from lake.attestation_keys import NO_KEYS, AttestationKeys
 from lake.errors import EvidenceRejected, SourceUnavailable, naming
@@ -226,9 +227,11 @@ def settle_landing(
             unit.finish(source_sha256=report.sha256)
         if report.unreadable is not None:
             report.unreadable.finish()
+    most = claims.claims.get("open_cycles_count") if is_open else None
+    uncounted = frozenset() if most is None else find_earlier_cycles(reports, int(most))
     return Landed(
         files=tuple(reports),
-        source_files=source_files.rows(run_id, reports),
+        source_files=source_files.rows(run_id, reports, uncounted),
         runs=runs.rows(run_id, manifest, claims, reports, is_open=is_open),
         made_from=_digest(
             [

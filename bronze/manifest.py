@@ -50,6 +50,12 @@ CLAIMS = (
     _declare_claim("host_cpu", Kind.TEXT, "Host processor."),
     _declare_claim("warmup_steps_count", Kind.INT64, "Recorded steps at the start that are warm-up.", minimum=0),
     _declare_claim(
+        "open_cycles_count",
+        Kind.INT64,
+        "Cycles of the profiler that count while the run is open, the last ones; once it is closed, all do.",
+        minimum=1,
+    ),
+    _declare_claim(
         "recording_slowdown_ratio",
         Kind.FLOAT64,
         "Median recorded step over the median step without the profiler.",

@@ -11,7 +11,7 @@ from bronze.formats import NAMES
 from lake.tables import RUN_ID, Table, boolean, int32, int64, text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from bronze.file_report import FileReport
 
@@ -60,6 +60,11 @@ TABLE = Table(
             nullable=True,
         ),
         boolean("is_complete", "Whether the source was read to a proper end.", nullable=True),
+        boolean(
+            "is_counted",
+            "Whether silver and gold are made from it; no trace of a cycle before the last `open_cycles_count` of its "
+            "rank is, while the run is open.",
+        ),
         int32(
             "rank",
             "Rank that recorded it; of a file that is no trace only where its name says so.",
@@ -82,8 +87,8 @@ TABLE = Table(
 )
 
 
-def rows(run_id: str, reports: Sequence[FileReport]) -> pa.Table:
-    """The rows of one run."""
+def rows(run_id: str, reports: Sequence[FileReport], uncounted: Set[str] = frozenset()) -> pa.Table:
+    """The rows of one run; `uncounted` names the files that silver and gold leave aside."""
     found = [
         {
             "run_id": run_id,
@@ -101,6 +106,7 @@ def rows(run_id: str, reports: Sequence[FileReport]) -> pa.Table:
             "residue_count": report.residue_count,
             "ignored_tables": json_text.compact_json(dict(report.ignored_tables)),
             "is_complete": report.is_complete,
+            "is_counted": report.name not in uncounted,
             "rank": report.rank,
             "rank_source": report.rank_source,
             "world_size": report.world_size,

@@ -46,6 +46,12 @@ def run_of(path: str) -> str:
     return path.partition("/")[0].partition("=")[2]
 
 
+def source_of(path: str) -> str | None:
+    """The source whose rows a data file holds, of a table that is kept by source; else none."""
+    values = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
+    return values.get("source_sha256")
+
+
 def compare_sizes(root: Location, sizes: Mapping[str, int]) -> dict[str, str]:
     """The files that are missing or not as large as the log says, with the reason; no file is opened."""
     if not sizes:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lake.compaction import choose_copies
 from lake.contract import describe_outdated, find_outdated
-from lake.datafiles import open_data_file, pick_paths
+from lake.datafiles import open_data_file, pick_paths, source_of
 from lake.datasets import dataset
 from lake.durability import Disk
 from lake.errors import ContractBroken
@@ -66,6 +66,7 @@ class LakeReader:
         self._disk = Disk(place.directory) if place.is_local else None
         self._rewrites = False
         self._skips_damaged = False
+        self._sources: frozenset[str] | None = None
         self._tables = share_tables(place)
         # Signs what is written; none where nobody does.
         self._lineage = lineage
@@ -88,6 +89,12 @@ class LakeReader:
         """The same lake, for an overview: partitions with a missing or truncated file have no rows."""
         lake = copy(self)
         lake._skips_damaged = True  # noqa: SLF001 - a copy of our own
+        return lake
+
+    def of_sources(self, sources: Iterable[str]) -> Self:
+        """The same lake, as if tables that are kept by source held these alone: files of others are not opened."""
+        lake = copy(self)
+        lake._sources = frozenset(sources)  # noqa: SLF001 - a copy of our own
         return lake
 
     def snapshot(self, table: Table) -> Snapshot:
@@ -153,7 +160,8 @@ class LakeReader:
 
     def _list_data_files(self, table: Table) -> list[str]:
         snapshot = self._require_readable(table)
-        return sorted(path for run_id in snapshot.run_ids for path in snapshot.files(run_id))
+        paths = (path for run_id in snapshot.run_ids for path in snapshot.files(run_id))
+        return sorted(path for path in paths if self._is_of_sources(path))
 
     def batches(
         self, table: Table, run_id: str, columns: Sequence[str], **values: int | str
@@ -165,7 +173,7 @@ class LakeReader:
         schema = table.arrow_schema_of(columns)
         for path, file in sorted({}.items() if log is None else log.files.get(slug(run_id), {}).items()):
             constants = {table.partition_key: run_id, **cast_partition_values(table, file.values)}
-            if any(constants[name] != value for name, value in values.items()):
+            if any(constants[name] != value for name, value in values.items()) or not self._is_of_sources(path):
                 continue
             for batch in self._open_file(table, path, stored, run_id):
                 arrays = [
@@ -282,7 +290,15 @@ class LakeReader:
         snapshot = self._require_readable(table)
         wanted = snapshot.run_ids if run_ids is None else sorted({slug(run_id) for run_id in run_ids})
         sizes = {path: size for run_id in wanted for path, size in snapshot.sizes(run_id).items()}
+        sizes = {path: size for path, size in sizes.items() if self._is_of_sources(path)}
         return pick_paths(table, self.root(table), sizes, skips_damaged=self._skips_damaged)
+
+    def _is_of_sources(self, path: str) -> bool:
+        """Whether a data file is to be read: all are, unless some sources alone were asked for."""
+        if self._sources is None:
+            return True
+        source = source_of(path)
+        return source is None or source in self._sources
 
     def _require_readable(self, table: Table) -> Snapshot:
         """The table as it is now; an overview takes one that another version wrote for an empty one."""

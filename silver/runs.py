@@ -131,9 +131,12 @@ def conform(runs: Frame, spans: Frame, steps: Frame, crossings: Frame, throughpu
 
 
 def _describe_progress() -> nw.Expr:
-    """How far an open run has come: in cycles of its profiler, else in periods of its log."""
+    """How far an open run has come: in cycles of its profiler, and how many of them count; else in logged periods."""
     cycles, periods = nw.col("cycles_count"), nw.col("found_periods_count")
-    told = nw.when(cycles > 0).then(_count_words(cycles, "cycle")).otherwise(_count_words(periods, "logged period"))
+    most = nw.col("open_cycles_count")
+    last = nw.concat_str(nw.lit("the last "), most.cast(nw.String), nw.lit(" of "), _count_words(cycles, "cycle"))
+    counted = nw.when(most < cycles).then(last).otherwise(_count_words(cycles, "cycle"))
+    told = nw.when(cycles > 0).then(counted).otherwise(_count_words(periods, "logged period"))
     return nw.when(nw.col("is_open")).then(nw.concat_str(nw.lit("so far, "), told))
 
 

@@ -106,14 +106,18 @@ class SilverBuild:
         look = Look(lake)
         self.made_from = {table: fingerprint_run(look, table, run_id) for table in TABLES}
         self._runs = self._wrap_rows(claimed.TABLE)
-        self._sources = self._wrap_rows(source_files.TABLE)
-        self._traces = self._read(trace_events.TABLE)
+        # All files, and those that count: of an open run its earlier cycles may not.
+        landed = self._wrap_rows(source_files.TABLE)
+        self._sources = landed.filter(nw.col("is_counted"))
+        self._counted = _list_counted(engine.rows(landed))
+        self._counting = lake if self._counted is None else lake.of_sources(self._counted)
+        self._traces = self._engine.read(self._counting, trace_events.TABLE, [run_id])
         self._profiled = self._read(nsys_events.TABLE) if self._has_nsys() else None
         rows = self._profiled if self._profiled is not None else self._engine.wrap(_no_rows(nsys_events.TABLE))
         self._placement = nsys_ranks.conform(rows, self._sources, engine.rows, engine.wrap)
         self._at_hand = {
             claimed.TABLE: self._runs,
-            source_files.TABLE: self._sources,
+            source_files.TABLE: landed,
             trace_events.TABLE: self._traces,
             nsys_ranks.TABLE: self._engine.wrap(self._placement.table),
         }
@@ -178,12 +182,13 @@ class SilverBuild:
             nsys_ranks.TABLE.name: lambda: self._placement.table,
             steps.TABLE.name: lambda: self._compute(
                 steps.conform,
-                *(self._events, self._sources, run, small(clock_offsets.TABLE), placed),
+                *(self._events, self._sources, self._run_of_steps(), small(clock_offsets.TABLE), placed),
                 site=self._site,
                 is_profiled=self._profiled is not None,
             ),
             rejects.TABLE.name: lambda: self._compute(
-                rejects.conform, self._events, self._sources, read(unreadable.TABLE), placed
+                rejects.conform,
+                *(self._events, self._sources, self._leave_earlier(read(unreadable.TABLE)), placed),
             ),
             rule_counts.TABLE.name: lambda: self._compute(
                 rule_counts.conform,
@@ -235,7 +240,7 @@ class SilverBuild:
         is_sealed = self._lake.seals_bronze or self._lake.has_sealed_source(trace_events.TABLE, [self._run_id])
         schema = trace_events.TABLE.arrow_schema_of(spans.READ)
         with SpilledRows(stage.spool, schema, parts, is_sealed=is_sealed) as shares:
-            read = self._lake.batches(trace_events.TABLE, self._run_id, spans.READ, rank=rank)
+            read = self._counting.batches(trace_events.TABLE, self._run_id, spans.READ, rank=rank)
             for batch in prefetch((batch.filter(pc.field("phase") == COMPLETE) for batch in read), most=1):
                 placed = nw.from_native(pl.DataFrame(batch)).select(part=part_of(parts).cast(nw.Int64))
                 shares.add(batch, placed["part"].to_numpy())
@@ -254,6 +259,15 @@ class SilverBuild:
             mine = None if mine is None else mine.filter(nw.col("rank") == rank)
             traced_part = profiler_events.adapt_trace_events(self._engine.wrap(shares.read(part)))
             yield self._engine.rows(conform(self._concat_profilers(traced_part, mine)), is_small=True)
+
+    def _leave_earlier(self, rows: Frame) -> Frame:
+        """Rows of files that count."""
+        return rows if self._counted is None else rows.filter(nw.col("source_sha256").is_in(self._counted))
+
+    def _run_of_steps(self) -> Frame:
+        """The run as its steps take it: the warm-up that it claims lies in cycles that are left aside, if any are."""
+        none = nw.lit(0).cast(nw.Int64)
+        return self._runs if self._counted is None else self._runs.with_columns(warmup_steps_count=none)
 
     def _adapt_profiled(self, rows: Frame | None) -> Frame | None:
         """Rows of Nsight Systems as events."""
@@ -349,6 +363,15 @@ def _conform_run(
     """`silver.runs`, with what was recorded beside the traces as evidence of the regime."""
     evidence = cc_evidence.count_evidence(sampled, records, attested, run)
     return runs.conform(run, spanned, stepped, crossed, logged, evidence)
+
+
+def _list_counted(files: pa.Table) -> list[str] | None:
+    """The digests of the files that count; none where all do."""
+    if pc.all(files["is_counted"]).as_py() is not False:
+        return None
+    # A copy of a file goes with the one that was kept.
+    counted = files.filter(pc.field("is_counted") & (pc.field("outcome") != "merged"))
+    return sorted(counted["source_sha256"].drop_null().to_pylist())
 
 
 def _folder(spool: Path, name: str) -> Path:

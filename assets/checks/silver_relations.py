@@ -37,7 +37,7 @@ RELATIONS = (
                     CASE WHEN format IN ('nsys_csv', 'nsys_sqlite') THEN rows_count ELSE events_count END
                     AS events_count
                 FROM bronze.source_files
-                WHERE outcome = 'kept'
+                WHERE outcome = 'kept' AND is_counted
                 AND (events_count > 0 OR (rows_count > 0 AND format IN ('nsys_csv', 'nsys_sqlite'))))
             SELECT run_id, source_sha256, events_count, settled_count
             FROM landed FULL JOIN settled USING (run_id, source_sha256)
