@@ -37,6 +37,7 @@ def main() -> None:
     )
     options.add_argument("--runs", type=int, nargs="+", default=[10, 100, 1000], help="for `lake`: runs already there")
     options.add_argument("--cycles", type=int, default=3, help="for `live`: cycles of the profiler")
+    options.add_argument("--count", type=int, help="for `live`: cycles that count while the run is open, the last ones")
     options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--engine", default="polars", help="for `tiers`: what computes silver and gold")
     options.add_argument("--trace", type=Path, nargs="*", default=[], help="for `tiers`: time these files instead")
@@ -63,7 +64,7 @@ def main() -> None:
         "exports": lambda: with_exports(events),
         "files": lambda: with_files(chosen.ranks),
         "lake": lambda: with_lake(chosen.runs),
-        "live": lambda: time_cycles(chosen.ranks, chosen.cycles),
+        "live": lambda: time_cycles(chosen.ranks, chosen.cycles, chosen.count),
         "start": lambda: time_starts(chosen.repeats),
         "store": count_requests,
     }

@@ -23,25 +23,26 @@ _RUN = "live"
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
-def time_cycles(counts: list[int], cycles: int) -> str:
-    """Seconds from the last byte of each cycle to gold, for runs of ever more ranks."""
+def time_cycles(counts: list[int], cycles: int, counted: int | None = None) -> str:
+    """Seconds from the last byte of each cycle to gold, for runs of ever more ranks; `counted` cycles may count."""
     CACHE.mkdir(exist_ok=True)
     rows = []
     for ranks in counts:
         with tempfile.TemporaryDirectory(prefix="bench-", dir=CACHE) as folder:
-            for line in _watch_cycles(Path(folder), ranks, cycles):
+            for line in _watch_cycles(Path(folder), ranks, cycles, counted):
                 print(f"  {ranks} ranks: {line}", file=sys.stderr, flush=True)
                 rows.append([str(ranks), *line])
     names = ("ranks", "cycle", "new bytes", "events so far", "s to gold", "CPU s", "one-minute load")
     return "\n".join(["From the last byte of a cycle to gold:", "", table(names, rows)])
 
 
-def _watch_cycles(folder: Path, ranks: int, cycles: int) -> Iterator[list[str]]:
+def _watch_cycles(folder: Path, ranks: int, cycles: int, counted: int | None) -> Iterator[list[str]]:
     """Let cycle after cycle appear, each when the one before has its gold."""
     run = folder / "landing" / _RUN
     run.mkdir(parents=True)
     (run / ".open").touch()
-    (run / "run.toml").write_text(f'regime = "cc_off"\nmodel = "m"\nworld_size = {ranks}\n', "utf-8")
+    claims = [f"world_size = {ranks}", *([] if counted is None else [f"open_cycles_count = {counted}"])]
+    (run / "run.toml").write_text("\n".join(['regime = "cc_off"', 'model = "m"', *claims, ""]), "utf-8")
     places = ["--lake", str(folder / "lake"), "--landing", str(folder / "landing")]
     words = [sys.executable, "-m", "teetotal", *places, "watch", _RUN, "--json", "--interval", "0.2"]
     watch = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pipelines.settings import Settings
 
 FAILED = 1
+# A look that takes longer than a laptop is to take for a cycle: its user should know how to bound it.
+_LONG_LOOK_S = 30.0
 # What a run has of its own, and with its baseline: what spans runs waits until it is closed.
 _OWN_TABLES = tuple(table.full_name for some in (*TIERS.values(), gold.PAIR_TABLES) for table in some)
 
@@ -41,6 +43,8 @@ class Standing:
     so_far: str | None = None
     files_count: int = 0
     cycles_count: int = 0
+    # How many of the last cycles count while the run is open; none where all do.
+    open_cycles_count: int | None = None
     # Of the source that leads: the training log, or the trace.
     step_ns: int | None = None
     steps_count: int = 0
@@ -150,6 +154,7 @@ def read_standing(lake: Lake, run_id: str, *, is_open: bool) -> Standing:
         so_far=run.get("so_far"),
         files_count=bronze.get("files_count", 0),
         cycles_count=bronze.get("cycles_count", 0),
+        open_cycles_count=bronze.get("open_cycles_count"),
         step_ns=step.get("step_ns"),
         steps_count=step.get("steps_count", 0),
         step_source=source,
@@ -208,6 +213,9 @@ def list_warnings(found: Standing) -> Iterator[str]:
         yield f"its claim is contradicted: {found.contradictions}"
     if found.waiting_files:
         yield f"not complete yet: {', '.join(found.waiting_files)}"
+    counts_all = found.open_cycles_count is None and found.cycles_count > 1
+    if found.is_open and counts_all and found.seconds > _LONG_LOOK_S:
+        yield "its answers take longer with every cycle: `open_cycles_count` in run.toml has them count its last cycles"
     if found.gate is not None:
         yield f"gate: {found.gate}, --max-slowdown {found.max_slowdown_ratio}"
 

@@ -145,6 +145,29 @@ def test_a_standing_is_a_line_and_says_what_is_wrong() -> None:
     ]
 
 
+def test_a_look_that_takes_long_says_how_its_cycles_are_bounded() -> None:
+    slow = Standing(RUN, True, cycles_count=40, seconds=31.0)
+    (warning,) = watching.list_warnings(slow)
+    assert "`open_cycles_count` in run.toml has them count its last cycles" in warning
+    for told in (
+        replace(slow, seconds=29.0),
+        replace(slow, cycles_count=1),
+        replace(slow, open_cycles_count=8),
+        replace(slow, is_open=False),
+    ):
+        assert list(watching.list_warnings(told)) == []
+
+
+def test_a_standing_says_how_many_cycles_count(tmp_path: Path) -> None:
+    directory = open_run(tmp_path)
+    with (directory / MANIFEST).open("a", encoding="utf-8") as manifest:
+        manifest.write("open_cycles_count = 1\n")
+    (directory / "rank0.json").write_bytes(trace(100))
+    lake, zone = open_lake(tmp_path)
+    bronze.materialise(lake, zone, RUN, Limits())
+    assert watching.read_standing(lake, RUN, is_open=True).open_cycles_count == 1
+
+
 @pytest.fixture
 def compared_place(tmp_path: Path, compared_lake: Lake) -> Path:
     """A copy of the lake of runs before and after a change, to be written to, and of what has landed of them."""
