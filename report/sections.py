@@ -316,7 +316,7 @@ def _provenance(tables: Tables, versions: Mapping[str, str]) -> Section:
                     row["run_id"],
                     row["source_sha256"] or "not read",
                     row["format"],
-                    row["outcome"],
+                    row["outcome"] if row["is_counted"] else f"{row['outcome']}, counts when the run is closed",
                     format_size(row["size_bytes"]),
                 ],
             )

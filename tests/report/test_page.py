@@ -258,6 +258,13 @@ def test_the_same_answers_give_the_same_bytes(file: Path) -> None:
     assert page(answers(), VERSIONS).html == file.read_text("utf-8")
 
 
+def test_a_file_of_a_cycle_that_does_not_count_yet_is_marked() -> None:
+    rows = answers()
+    first, *others = rows["bronze.source_files"]
+    html = page({**rows, "bronze.source_files": [{**first, "is_counted": False}, *others]}, VERSIONS).html
+    assert html.count("<td>kept, counts when the run is closed</td>") == 1
+
+
 def test_an_empty_lake_has_a_page_that_says_so(browser: Browser, tmp_path: Path) -> None:
     made = page({key: [] for key in answers()}, VERSIONS)
     file = tmp_path / "empty.html"

@@ -258,7 +258,13 @@ def _pair(
         ],
         rejects.TABLE: [{"run_id": run, "level": "file", "source_sha256": "1" * 64, "reason": "No reader takes it."}],
         source_files.TABLE: [
-            {"run_id": run, "file_name": "secret-name.json", "source_sha256": "2" * 64, "size_bytes": 9}
+            {
+                "run_id": run,
+                "file_name": "secret-name.json",
+                "source_sha256": "2" * 64,
+                "size_bytes": 9,
+                "is_counted": True,
+            }
         ],
         runs.TABLE: [
             {"run_id": one, "model": model, "regime": regime, "world_size": ranks, "ranks_count": ranks}
