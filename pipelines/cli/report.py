@@ -40,7 +40,7 @@ _COLUMNS: dict[Table, tuple[str, ...]] = {
     nonce_budgets.TABLE: tuple(nonce_budgets.TABLE.column_names),
     rejects.TABLE: ("run_id", "level", "reason"),
     rule_counts.TABLE: ("run_id", "effect", "sentence", "events_count"),
-    source_files.TABLE: ("run_id", "source_sha256", "format", "outcome", "size_bytes"),
+    source_files.TABLE: ("run_id", "source_sha256", "format", "outcome", "is_counted", "size_bytes"),
 }
 _NAMED = 10
 _WITH = ("teetotal", "dagster", "deltalake", "duckdb", "narwhals", "polars", "pyarrow", "vl-convert-python")
