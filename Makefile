@@ -21,8 +21,10 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE CONDA_PREFIX
 # different hashes, a lock for all platforms would bring gigabytes of CUDA, and nothing but these tests needs it.
 TORCH := 2.13.0
 
-# How many processes run the tests. Each needs a core and about 3 GB of memory; a Spark session lives in one of them.
-JOBS ?= 2
+# How many processes run the tests. One more than there are cores, up to four: a process waits for browsers, stores and
+# Spark a quarter of its time. Each needs about 3 GB of memory, and a Spark session lives in one of them.
+JOBS ?= $(shell awk -v jobs="$$(nproc)" '/^MemTotal/ { room = int($$2 / 3e6); if (jobs++ > 2) jobs = 4; \
+	if (jobs > room) jobs = room; if (jobs < 1) jobs = 1; print jobs }' /proc/meminfo 2>/dev/null || echo 2)
 
 # Settings of a command, for example `make demo ARGS=--help` or `make test ARGS='-k kineto'`.
 ARGS ?=
