@@ -13,6 +13,7 @@ import pytest
 from assets.build import chunking
 from bronze import trace_events
 from lake.identity import MANIFEST, OPEN
+from silver import recordings
 from silver import runs as silver_runs
 from tests.assets.test_open_runs import ALL, NCCL_LOG, RUN, build, count_parsed, open_run
 from tests.support.sample_tables import digests, trace
@@ -85,6 +86,8 @@ def test_an_open_run_that_counts_its_last_cycles_has_the_answers_of_these_alone(
     assert counted["file_name"].to_list() == [*sorted(name for name in make_cycles(2, 4) if name != "NOTES.md")]
     (run,) = land_files.lake.scan(silver_runs.TABLE, [RUN]).collect().to_dicts()
     assert (run["so_far"], run["found_steps_count"], run["cycles_count"]) == ("so far, the last 2 of 4 cycles", 12, 4)
+    (recording,) = land_files.lake.scan(recordings.TABLE, [RUN]).collect().to_dicts()
+    assert recording["files_count"] == len(files) + len(copied)  # whoever signs, signs all
 
 
 def test_a_closed_run_counts_all_of_its_cycles_and_an_open_one_that_has_no_more_than_asked_for_too(
