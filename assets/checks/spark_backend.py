@@ -78,7 +78,7 @@ def list_columns(schema: StructType) -> list[dict[str, str]]:
 
 def _odd_files(lake: Lake, table: Table, run_ids: Sequence[str] | None) -> Iterator[str]:
     """One file of each layout that is not the declared one; Spark itself asks one file and takes the rest for alike."""
-    wanted = None if run_ids is None else pc.field("run_id").isin(pa.array(run_ids, pa.string()))
+    wanted = None if run_ids is None else pc.field(table.partition_key).isin(pa.array(run_ids, pa.string()))
     seen = {_describe_layout(table.file_schema)}
     with report_unreachable(f"{lake.uri(table)} could not be read"):
         for fragment in lake.dataset(table).get_fragments(wanted):
