@@ -50,7 +50,7 @@ class SectionedGroup(click.Group):
             sys.stderr.close()  # the reader of our output has seen enough
             ctx.exit(0)
         except KeyboardInterrupt:
-            click.echo(stopping.describe_stop(), err=True)
+            stopping.tell_stop()
             ctx.exit(stopping.INTERRUPTED)
 
     def resolve_command(

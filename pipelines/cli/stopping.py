@@ -8,6 +8,8 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+import click
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
@@ -34,6 +36,8 @@ class _Stop:
         self.count = 0
         self.command = ""
         self.must_wait = False
+        self.is_told = False
+        self.voice = threading.Lock()
         # Standard error as it was at first: Dagster turns that of a step into a file.
         self.screen = 2
 
@@ -56,9 +60,11 @@ def is_stopped() -> bool:
     return _stop.count > 0
 
 
-def describe_stop() -> str:
-    """What a person reads when the work has stopped."""
-    return f"teetotal: stopped; {_NEXT.get(_stop.command, 'no file was left half-written')}"
+def tell_stop() -> None:
+    """Say that the work has stopped; nothing is said of stopping after it."""
+    with _stop.voice:
+        _stop.is_told = True
+        click.echo(_describe_stop(), err=True)
 
 
 @contextmanager
@@ -70,7 +76,7 @@ def watch_interrupts() -> Iterator[None]:
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or not _is_main_thread():
         yield
         return
-    _stop.count, _stop.must_wait, _stop.screen = 0, False, os.dup(2)
+    _stop.count, _stop.must_wait, _stop.is_told, _stop.screen = 0, False, False, os.dup(2)
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -104,15 +110,26 @@ def _count(reader: int) -> None:
         if heard > 1 and not _stop.must_wait:
             _end_at_once()
         if heard == 1 and not _stop.must_wait:
-            late = threading.Timer(_PATIENCE_S, _say, ["teetotal: stopping (Ctrl-C again stops at once)"])
+            late = threading.Timer(_PATIENCE_S, _tell_stopping)
             late.daemon = True
             late.start()
     os.close(reader)
 
 
+def _tell_stopping() -> None:
+    with _stop.voice:
+        if not _stop.is_told:
+            _say("teetotal: stopping (Ctrl-C again stops at once)")
+
+
 def _end_at_once() -> None:
-    _say(describe_stop())
+    # Without the voice's lock: this may be a signal in the middle of `tell_stop`.
+    _say(_describe_stop())
     os._exit(INTERRUPTED)
+
+
+def _describe_stop() -> str:
+    return f"teetotal: stopped; {_NEXT.get(_stop.command, 'no file was left half-written')}"
 
 
 def _say(text: str) -> None:

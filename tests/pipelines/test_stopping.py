@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PATIENCE_S = 240
+
+# Threads that still work keep a process alive after it has said that it stopped.
+LIVES_ON = """
+import os, signal, time
+from pipelines.cli import stopping
+with stopping.watch_interrupts():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        stopping.tell_stop()
+        time.sleep(1.5)
+"""
 
 
 def start(house: House, *words: str) -> subprocess.Popen[str]:
@@ -62,6 +76,11 @@ def test_a_run_that_is_stopped_says_how_it_continues_and_does(tmp_path: Path, be
     wait_for(tmp_path, begun)
     press(command)
     require_stopped(house, command, "`teetotal run` continues where it stopped")
+
+
+def test_nothing_is_said_of_stopping_after_the_work_has_stopped() -> None:
+    ended = subprocess.run([sys.executable, "-c", LIVES_ON], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ended.stderr == "teetotal: stopped; no file was left half-written\n"
 
 
 def test_a_second_ctrl_c_ends_a_run_at_once(tmp_path: Path) -> None:
