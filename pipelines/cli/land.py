@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bronze import runs
 from bronze.land import peek
-from bronze.manifest import REGIMES, Manifest, claim_from_text, parse
+from bronze.manifest import CLAIMS, REGIMES, Manifest, claim_from_text, parse
 from lake.errors import EvidenceRejected, nearest
 from lake.identity import MANIFEST, is_slug, slug
 from lake.keyring_guard import KeyringGuard
@@ -78,6 +78,7 @@ def land_files(
         peeks = {key: _peek(name, key, file, limits, seals) for key, file in files.items()}
         claims = {**_merge_envelopes(peeks.values()), **recorded.claims, **typed}
         notes = [] if any(one.format for one in peeks.values()) or not files else [_NOTHING_READ]
+        notes += _name_misplaced(recorded.extra)
         notes += _add_regime(claims, peeks)
         text = Manifest(claims, recorded.extra).to_toml()
         manifest = parse(text.encode(), f"the manifest of {name}")
@@ -230,6 +231,15 @@ def _peek(run_id: str, name: str, file: SourceFile, limits: Limits, seals: Landi
         found = peek(blocks, name, limits)
     # Whoever lands it need not be able to open it.
     return replace(found, format="sealed") if was_sealed and found.format is None else found
+
+
+def _name_misplaced(extra: Mapping[str, Any]) -> list[str]:
+    """Fields that stand under `[extra]`, as everything does that is added at the end of a `run.toml` that has one."""
+    names = [claim.name for claim in CLAIMS if claim.name in extra]
+    if not names:
+        return []
+    verbs = "is kept and claims" if len(names) == 1 else "are kept and claim"
+    return [f"{', '.join(names)} under [extra] {verbs} nothing; a field of {MANIFEST} stands above [extra]"]
 
 
 def _add_regime(claims: dict[str, Any], peeks: Mapping[str, Peek]) -> list[str]:

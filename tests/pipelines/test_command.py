@@ -153,6 +153,17 @@ def test_land_notes_a_baseline_that_is_no_run_and_files_that_nobody_reads(
     assert told.startswith("note: none of these files is in a format that teetotal reads")
 
 
+def test_land_notes_a_field_that_stands_under_extra_where_it_claims_nothing(
+    teetotal: Callable[..., Result], traces: list[Path]
+) -> None:
+    manifest = traces[0].with_name("run.toml")
+    manifest.write_text('model = "M"\n[extra]\ncluster = "blue"\nopen_cycles_count = 8\n')
+    told = teetotal("land", str(traces[0]), str(manifest), "--run-id", "job").stderr
+    assert told == (
+        "note: open_cycles_count under [extra] is kept and claims nothing; a field of run.toml stands above [extra]\n"
+    )
+
+
 def test_what_is_typed_wins_over_the_run_toml_which_wins_over_the_files(
     teetotal: Callable[..., Result], tmp_path: Path
 ) -> None:
