@@ -57,6 +57,8 @@ class FileReport:
     # When its first event began and its last one ended.
     first_ns: int | None = None
     last_ns: int | None = None
+    # The process whose calls it holds, of a trace.
+    process_id: str | None = None
     envelope: Envelope = field(default_factory=Envelope)
     attestation_ids: frozenset[str] = frozenset()
     rank: int | None = None
@@ -168,12 +170,34 @@ def settle_reports(reports: list[FileReport]) -> list[FileReport]:
             if other is not named
         ]
     kept = [report for report in settled if report.is_trace]
-    taken = {report.rank for report in kept}
-    free = (rank for rank in itertools.count() if rank not in taken)
-    for report in sorted(kept, key=lambda report: report.sha256 or ""):
-        if report.rank is None:
-            report.rank, report.rank_source = next(free), "assumed"
+    _assume_ranks(kept)
     return sorted(settled, key=lambda report: report.name)
+
+
+def overlap(one: FileReport, later: FileReport) -> bool:
+    """Whether two traces cannot be two cycles of one profiler: a time of one lies within the other."""
+    return one.last_ns is None or later.first_ns is None or later.first_ns < one.last_ns
+
+
+def _assume_ranks(traces: list[FileReport]) -> None:
+    """Number traces that give no rank by the free ones; those of one process that follow each other share theirs.
+
+    Processes of several hosts may have one number. Theirs are profiled side by side, cycles of one process never.
+    """
+    by_process: dict[str | None, list[FileReport]] = {}
+    for report in traces:
+        if report.rank is None:
+            by_process.setdefault(report.process_id, []).append(report)
+    ranks: list[list[FileReport]] = []
+    for process_id, same in by_process.items():
+        same.sort(key=lambda report: report.first_ns or 0)
+        are_cycles = process_id is not None and not any(overlap(*two) for two in itertools.pairwise(same))
+        ranks += [same] if are_cycles else [[report] for report in same]
+    taken = {report.rank for report in traces}
+    free = (rank for rank in itertools.count() if rank not in taken)
+    for rank, files in zip(free, sorted(ranks, key=lambda files: min(one.sha256 or "" for one in files)), strict=False):
+        for report in files:
+            report.rank, report.rank_source = rank, "assumed"
 
 
 def storable_text(value: object) -> str | None:

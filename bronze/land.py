@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 STAGED = (trace_events.TABLE, *formats.TABLES, unreadable.TABLE)
 TABLES = (*STAGED, source_files.TABLE, runs.TABLE)
 # Raise with every change of what a reader makes of the same bytes: every run is then landed again.
-READERS_VERSION = 3
+READERS_VERSION = 4
 
 
 class Source(Protocol):

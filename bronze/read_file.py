@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Protocol, Self
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from bronze import formats, nsys_report, trace_events, unreadable
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    import pyarrow as pa
-
     from bronze.file_report import FileReport, Rows
     from bronze.formats import Format
     from bronze.limits import Limits
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
 
 _BASE_IN_TAIL = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})')
 _TAIL_BLOCKS = 3
+# Categories of what a process does itself; other events bear the number of a device, or none.
+_CALLS = pa.array(["cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver"])
 
 
 class Fetched(Protocol):
@@ -244,7 +245,7 @@ def _read_once(
 ) -> KinetoReader:
     source = _Counted(fetched.blocks())
     inflated = Inflated(source, context.limits, fetched.blocks)
-    report.first_ns = report.last_ns = None
+    report.first_ns = report.last_ns = report.process_id = None
     reader = KinetoReader(
         prefetch(inflated), context.limits, lambda: _base_in_tail(fetched, context.limits), base_ns=base_ns
     )
@@ -252,6 +253,7 @@ def _read_once(
         for batch, found, landed in prefetch(_shards(reader), most=1):
             events.write(batch)
             _extend_times(report, batch)
+            report.process_id = report.process_id or _find_process(batch)
             _hold_count(landed + reader.unreadable_count, context.limits)
             if found:
                 unreadable_rows.write(unreadable.rows(fetched.sha256, found))
@@ -283,6 +285,13 @@ def _extend_times(report: FileReport, batch: pa.RecordBatch) -> None:
     if first is not None:
         report.first_ns = first if report.first_ns is None else min(first, report.first_ns)
         report.last_ns = last if report.last_ns is None else max(last, report.last_ns)
+
+
+def _find_process(batch: pa.RecordBatch) -> str | None:
+    """The process that made the first call: its number, where it has one."""
+    calls = batch.filter(pc.is_in(batch.column("category"), _CALLS)).column("process_id")
+    first = calls[0].as_py() if len(calls) else None
+    return first if first is not None and first.isdecimal() else None
 
 
 def _shards(reader: KinetoReader) -> Iterator[tuple[pa.RecordBatch, list[UnreadableRange], int]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from bronze.file_report import overlap
 from bronze.manifest import CLAIMS, Manifest
 from lake.tables import RUN_ID, Table, boolean, int64, text
 
@@ -119,7 +120,7 @@ def _conflicts(claims: Manifest, found: dict[str, Any], kept: list[FileReport]) 
     missing = sorted(set(range(min(size, 1 << 16))) - {report.rank for report in kept}) if size else []
     if missing and kept:
         yield f"ranks: {size} in the job, no trace from {', '.join(map(str, missing[:8]))}{' …' if missing[8:] else ''}"
-    doubled = sorted({one.rank or 0 for one, next_one in _list_neighbours(kept) if _overlap(one, next_one)})
+    doubled = sorted({one.rank or 0 for one, next_one in _list_neighbours(kept) if overlap(one, next_one)})
     if doubled:
         yield f"ranks: more than one trace of rank {', '.join(map(str, doubled))}"
 
@@ -128,8 +129,3 @@ def _list_neighbours(kept: list[FileReport]) -> Iterator[tuple[FileReport, FileR
     """Traces of one rank that follow each other in time."""
     ordered = sorted(kept, key=lambda report: (report.rank or 0, report.first_ns or 0, report.sha256 or ""))
     return ((one, later) for one, later in pairwise(ordered) if one.rank == later.rank)
-
-
-def _overlap(one: FileReport, later: FileReport) -> bool:
-    """Whether two traces of a rank cannot be two cycles of one profiler: a time of one lies within the other."""
-    return one.last_ns is None or later.first_ns is None or later.first_ns < one.last_ns

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _KEPT = (
     *("content_sha256", "format", "outcome", "reason", "inflated_bytes", "events_count", "rows_count", "passed_count"),
     *("unreadable_count", "residue_count", "ignored_tables", "is_complete", "base_ns", "first_ns", "last_ns"),
+    "process_id",
 )
 _EVENTS, _UNREADABLE = trace_events.TABLE.name, unreadable.TABLE.name
 

@@ -42,6 +42,7 @@ NCCL_LOG = (
     b"node-7:41:43 [2] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x2 count 6291456 datatype 7 op 0 root 0 "
     b"comm 0x5 [nranks=4] stream 0x9\n"
 )
+CALL = b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "pid": 480, "ts": %d, "dur": 5}]}'
 Arrival = tuple[str, bytes]
 
 
@@ -250,6 +251,7 @@ def test_a_log_that_grows_while_it_is_read_is_read_as_far_as_it_had_come(land_fi
 
 def test_traces_without_a_rank_are_numbered_as_if_all_had_come_at_once(land_files: LandFiles) -> None:
     files = {f"{name}.json": trace(None, 20, seed=seed) for seed, name in enumerate(("c", "a", "b"))}
+    files |= {f"cycle{number}.json": CALL % (number * 100) for number in range(3)}
     land_files.write(files, "whole")
     land_files.materialise("whole")
     directory = open_run(land_files)
@@ -259,6 +261,9 @@ def test_traces_without_a_rank_are_numbered_as_if_all_had_come_at_once(land_file
     (directory / OPEN).unlink()
     assert count_parsed(land_files) == {}
     assert digests(land_files.lake, RUN, BRONZE) == digests(land_files.lake, "whole", BRONZE)
+    ranks = dict(land_files.read(RUN).files.select("file_name", "rank").iter_rows())
+    assert set(ranks.values()) == {0, 1, 2, 3}
+    assert len({rank for name, rank in ranks.items() if name.startswith("cycle")}) == 1
 
 
 def test_cycles_of_a_rank_agree_and_two_traces_of_the_same_time_do_not(land_files: LandFiles) -> None:

@@ -274,3 +274,39 @@ def test_traces_without_any_rank_get_the_free_ones(land_files: LandFiles) -> Non
     assert sorted(landed.files["rank"].to_list()) == [0, 1, 2]
     assert landed.file("c.json")["rank"] == 1
     assert landed.file("a.json")["rank_source"] == "assumed"
+
+
+def _record(process: object, *starts: int) -> bytes:
+    """A trace without a rank: operators of a process, and what it has on a device."""
+    events = [f'{{"ph": "X", "cat": "cpu_op", "pid": {json.dumps(process)}, "ts": {at}, "dur": 5}}' for at in starts]
+    return trace(f'{{"ph": "X", "cat": "kernel", "pid": 0, "ts": {starts[0]}, "dur": 2}}', *events)
+
+
+def test_traces_of_one_process_that_follow_each_other_are_cycles_of_one_rank(land_files: LandFiles) -> None:
+    files = {
+        "host_480.1795087043992504055.pt.trace.json": _record(480, 40, 50),
+        "host_480.1795087044642824945.pt.trace.json": _record(480, 10, 20),
+        "host_481.1795087043992504056.pt.trace.json": _record(481, 10, 20),
+    }
+    landed = land_files(files)
+    first, second, other = (landed.file(name)["rank"] for name in files)
+    assert first == second
+    assert {first, other} == {0, 1}
+    assert set(landed.files["rank_source"]) == {"assumed"}
+    assert landed.runs["conflicts"].to_list() == [None]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.json": _record(1, 10, 20), "b.json": _record(1, 15, 25)},
+        {"a.json": _record(1, 10, 20), "b.json": _record(1, 18), "c.json": _record(1, 40)},
+        {"a.json": _record("python", 10), "b.json": _record("python", 20)},
+        {"a.json": _record(None, 10), "b.json": _record(None, 20)},
+    ],
+    ids=["at one time", "two of three at one time", "no number", "no process"],
+)
+def test_traces_that_may_be_of_several_processes_are_ranks_of_their_own(
+    land_files: LandFiles, files: dict[str, bytes]
+) -> None:
+    assert sorted(land_files(files).files["rank"].to_list()) == list(range(len(files)))
