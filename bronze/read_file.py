@@ -10,7 +10,6 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Protocol, Self
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from bronze import formats, nsys_report, trace_events, unreadable
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
+    import pyarrow as pa
+
     from bronze.file_report import FileReport, Rows
     from bronze.formats import Format
     from bronze.limits import Limits
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _BASE_IN_TAIL = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})')
 _TAIL_BLOCKS = 3
 # Categories of what a process does itself; other events bear the number of a device, or none.
-_CALLS = pa.array(["cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver"])
+_CALLS = "(?i)^(cpu_op|operator|user_annotation|python_function|((cuda|hip|xpu)_)?(runtime|driver))$"
 
 
 class Fetched(Protocol):
@@ -289,7 +290,7 @@ def _extend_times(report: FileReport, batch: pa.RecordBatch) -> None:
 
 def _find_process(batch: pa.RecordBatch) -> str | None:
     """The process that made the first call: its number, where it has one."""
-    calls = batch.filter(pc.is_in(batch.column("category"), _CALLS)).column("process_id")
+    calls = batch.filter(pc.match_substring_regex(batch.column("category"), _CALLS)).column("process_id")
     first = calls[0].as_py() if len(calls) else None
     return first if first is not None and first.isdecimal() else None
 

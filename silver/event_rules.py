@@ -83,7 +83,11 @@ RULES = (
     Rule("queued_work", "flagged", "A copy call under CC holds queued work: its time is not copy time (R5)."),
     Rule("devtools", "flagged", "What is recorded in devtools mode is not the shipped mode (R3)."),
     Rule("no_gpu_rows", "flagged", "No GPU rows with CC on are unobservable, not an idle GPU (R4)."),
-    Rule("warmup_step", "flagged", "The first launch and warm-up steps are left out of pairs (R7); counted in steps."),
+    Rule(
+        "warmup_step",
+        "flagged",
+        "First launch, warm-up steps and a last one in which nothing ran are left out of pairs (R7); counted in steps.",
+    ),
     Rule(
         "site_conflict",
         "flagged",

@@ -61,7 +61,7 @@ TABLE = Table(
             nullable=True,
         ),
         boolean("is_warmup", "Whether it is left out of pairs (R7)."),
-        text("warmup_reason", "Why it counts as warm-up, as a sentence.", nullable=True),
+        text("warmup_reason", "Why it is left out of pairs, as a sentence.", nullable=True),
         text("source_sha256", "The source file that holds it.", nullable=True),
         text("evidence", "measured: the source marks the step; modelled: its bounds were inferred.", one_of=EVIDENCE),
     ),
@@ -71,6 +71,7 @@ _PROFILER, _ANNOTATED, _OPTIMIZER, _CAPTURE, _PERIODIC, _WHOLE = range(6)
 # A name that ends in its only number.
 _NUMBERED = "^[^0-9]*[0-9]{1,9}\\z"
 _FEWEST_BURSTS = 3
+EMPTY = "nothing ran in it: the recording ended where it began"
 _ANNOTATIONS = ("step_annotation", SITE_STEP)
 _MARKS = ["run_id", "rank", "source_sha256", "ordinal", "name", "ts_ns", "end_ns", "_rung"]
 
@@ -85,7 +86,7 @@ def conform(
     *,
     is_profiled: bool = True,
 ) -> Frame:
-    """Take the best marks that a rank has; a first step that is far longer than the others is warm-up."""
+    """Take the best marks that a rank has; far slower first steps and an empty last one are left out of pairs."""
     spans = select_intervals(events, sources).with_columns(end_ns=nw.col("ts_ns") + nw.col("duration_ns"))
     picked = compute_once(spans.filter(_is_annotation(site) | _is_capture()))
     stated = compute_once(nw.concat([_select_marks(picked, site), _captures(picked)]))
@@ -93,7 +94,11 @@ def conform(
     marks += [_bursts(spans, nsys_ranks)] if is_profiled else []
     found = _number_steps(_bound_optimizer_steps(_outermost(_choose_source(cut_plan(nw.concat(marks))))))
     found = found.with_columns(duration_ns=nw.col("end_ns") - nw.col("ts_ns"))
-    found = flag_warmup(found, runs, "rank", "step_ordinal", "duration_ns", "rank", nw.lit(True))
+    found = _flag_empty_end(found, spans)
+    found = found.with_columns(_ran_ns=nw.when(~nw.col("_is_empty")).then(nw.col("duration_ns")))
+    found = flag_warmup(found, runs, "rank", "step_ordinal", "_ran_ns", "rank", nw.lit(True))
+    reason = nw.when(nw.col("_is_empty")).then(nw.lit(EMPTY)).otherwise(nw.col("warmup_reason"))
+    found = found.with_columns(warmup_reason=reason, is_warmup=nw.col("is_warmup") | nw.col("_is_empty"))
     found = found.join(clock_offsets.select("rank", "offset_ns"), on="rank", how="left")
     sources_of = nw.lit(STEP_SOURCES[_WHOLE])
     for rung in (_PERIODIC, _CAPTURE, _OPTIMIZER, _ANNOTATED, _PROFILER):
@@ -248,6 +253,22 @@ def _bound_optimizer_steps(marks: Frame) -> Frame:
     marks = marks.with_columns(_previous_ns=previous)
     begins = nw.coalesce(nw.col("_previous_ns"), nw.col("_begin_ns"))
     return marks.with_columns(ts_ns=nw.when(is_end).then(begins).otherwise(nw.col("ts_ns")))
+
+
+def _flag_empty_end(steps: Frame, spans: Frame) -> Frame:
+    """Flag the last step of a profiler's in which nothing was launched; where nothing ever is, no operator ran.
+
+    `torch.profiler` begins a step where the last one ends: training that ends while it records leaves one behind.
+    """
+    calls = spans.filter(PATTERNS.is_category("category", "cpu_op", "cuda_runtime", "cuda_driver"))
+    is_launch = ~PATTERNS.is_category("category", "cpu_op") & PATTERNS.may_be("name", "", "launch_call")
+    calls = calls.with_columns(_launch_ns=nw.when(is_launch.fill_null(False)).then(nw.col("ts_ns")))
+    ran = calls.group_by("run_id", "rank").agg(_launch_ns=nw.col("_launch_ns").max(), _call_ns=nw.col("ts_ns").max())
+    steps = steps.join(ran, on=["run_id", "rank"], how="left")
+    steps = steps.with_columns(_last=nw.col("step_ordinal").max().over("rank"))
+    is_end = (nw.col("step_ordinal") == nw.col("_last")) & (nw.col("_last") > 0) & (nw.col("_rung") == _PROFILER)
+    before = nw.coalesce(nw.col("_launch_ns"), nw.col("_call_ns")) < nw.col("ts_ns")
+    return steps.with_columns(_is_empty=is_end & before.fill_null(False))
 
 
 def _number_steps(steps: Frame) -> Frame:

@@ -188,6 +188,55 @@ def test_steps_of_no_length_are_no_warm_up(found: Silver) -> None:
     assert warmups(found, rank=1) == [SLOWER, None, None, None]
 
 
+# -- where the recording ended -----------------------------------------------------------------------------
+
+EMPTY = "nothing ran in it: the recording ended where it began"
+
+
+def launch(start: int, rank: int = 0) -> Row:
+    return event("cudaLaunchKernel", "cuda_runtime", start, 2, rank=rank)
+
+
+@pytest.mark.given(
+    *in_a_row(80, 80, 5),
+    *(launch(start) for start in (1010, 2010)),
+    event("cudaDeviceSynchronize", "cuda_runtime", 3001, 2),
+    event("aten::empty", "cpu_op", 3001, 2),
+    *in_a_row(80, 5, rank=1),
+    *(event("aten::mm", "cpu_op", start, 2, rank=1) for start in (1010, 1020)),
+    *in_a_row(80, 80, 5, rank=2),
+    launch(1010, rank=2),
+)
+def test_a_last_step_in_which_nothing_ran_is_left_out_of_pairs(found: Silver) -> None:
+    assert warmups(found) == [None, None, EMPTY]
+    assert warmups(found, rank=1) == [None, EMPTY]
+    assert warmups(found, rank=2) == [None, None, EMPTY]
+    flagged = [left_out for _, left_out in found.rows("steps", "rank", "is_warmup")]
+    assert flagged == [False, False, True, False, True, False, False, True]
+    counted = found.rows("rule_counts", "effect", "rule", "events_count")
+    assert [row for row in counted if row[1] == "warmup_step"] == [("flagged", "warmup_step", 1)] * 3
+
+
+@pytest.mark.given(
+    *in_a_row(80, 80, 80),
+    *(launch(start) for start in (1010, 3000)),
+    *in_a_row(80, rank=1),
+    launch(900, rank=1),
+    *in_a_row(80, 80, rank=2),
+    event("gemm", "kernel", 1010, 10, rank=2),
+    note("train_step 1", 1000, 80, rank=3),
+    note("train_step 2", 2000, 80, rank=3),
+    launch(1010, rank=3),
+)
+def test_any_other_step_counts_whatever_ran_in_it(found: Silver) -> None:
+    assert [warmups(found, rank) for rank in range(4)] == [[None] * 3, [None], [None] * 2, [None] * 2]
+
+
+@pytest.mark.given(*in_a_row(100, 80, 60, 4), *(launch(1000 * place) for place in (1, 2, 3)))
+def test_a_last_step_in_which_nothing_ran_makes_no_other_one_slow(found: Silver) -> None:
+    assert warmups(found) == [None, None, None, EMPTY]
+
+
 # -- spans in steps ----------------------------------------------------------------------------------------
 
 
