@@ -14,9 +14,11 @@ from bronze.decimals import MOST_NS, parse_integer, parse_nanoseconds, parse_num
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Header names as tools write them: a name, and a unit in round or square brackets.
+# Header names as tools write them: a name, and a unit in round or square brackets; or, as people do, behind it.
 _HEADER = re.compile(r"(.*?)\s*[(\[]([^()\[\]]{1,24})[)\]]\s*")
 _MOST_HEADER = 256
+# `time_ms` may be a time of day, the time since the start, or how long a step took: nobody can say.
+_ANY_TIME = "time"
 _SPACES = re.compile(r"[\s_]+")
 _SECOND_NS = 1_000_000_000
 _FEW_DIGITS = 18
@@ -109,9 +111,13 @@ class ColumnMap:
             return None, ""
         known = self._by_source.get(normalise_header(cell))
         parted = _HEADER.fullmatch(cell)
-        if known is not None or parted is None:
+        if known is not None:
             return known, ""
-        return self._by_source.get(normalise_header(parted[1])), parted[2].strip()
+        if parted is not None:
+            return self._by_source.get(normalise_header(parted[1])), parted[2].strip()
+        stem, _, unit = normalise_header(cell).rpartition(" ")
+        field = self._by_source.get(stem) if stem != _ANY_TIME else None
+        return (field, unit) if field is not None and unit in _UNITS.get(field.kind, {}) else (None, "")
 
     def columns(self, header: Iterable[str]) -> set[str]:
         """The columns that a header fills."""

@@ -59,12 +59,20 @@ def test_an_epoch_is_a_row_with_its_time_exact() -> None:
                 "args": '{"rank":"1"}',
             },
         ),
+        (b"step,step_time_ms", b"7,1.5", {"step_number": 7, "duration_ns": 1_500_000}),
+        (b"epoch,Epoch Duration Sec", b"7,90", {"epoch_number": 7, "duration_ns": 90_000_000_000}),
+        (b"step,timestamp_ms", b"7,1700000000123", {"step_number": 7, "ts_ns": 1_700_000_000_123_000_000}),
+        (b"step,loss_s,duration", b"7,2,1", {"step_number": 7, "duration_ns": 10**9, "args": '{"loss_s":"2"}'}),
         (b"\xef\xbb\xbfEpoch,images/sec", b"7,3", {"epoch_number": 7, "samples_per_second": 3.0}),
     ],
 )
 def test_columns_are_known_by_declared_names(header: bytes, cells: bytes, expected: dict[str, object]) -> None:
     (row,) = read_source(header + b"\n" + cells + b"\n").table("training_log")
     assert {name: value for name, value in row.items() if name not in {"ordinal", "offset_bytes", "record"}} == expected
+
+
+def test_a_time_with_a_unit_in_its_name_may_be_of_day_or_how_long_and_is_not_guessed() -> None:
+    assert {place.field.column for place in MAP.places(["step", "time_ms"]) if place.field} == {"step_number"}
 
 
 def test_digits_that_a_double_does_not_give_back_are_kept() -> None:
