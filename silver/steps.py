@@ -90,11 +90,12 @@ def conform(
     spans = select_intervals(events, sources).with_columns(end_ns=nw.col("ts_ns") + nw.col("duration_ns"))
     picked = compute_once(spans.filter(_is_annotation(site) | _is_capture()))
     stated = compute_once(nw.concat([_select_marks(picked, site), _captures(picked)]))
-    marks = [stated, _copy_to_siblings(stated, nsys_ranks), _use_whole_recording(spans)]
+    whole = compute_once(_sum_up_ranks(spans))
+    marks = [stated, _copy_to_siblings(stated, nsys_ranks), _use_whole_recording(whole)]
     marks += [_bursts(spans, nsys_ranks)] if is_profiled else []
     found = _number_steps(_bound_optimizer_steps(_outermost(_choose_source(cut_plan(nw.concat(marks))))))
     found = found.with_columns(duration_ns=nw.col("end_ns") - nw.col("ts_ns"))
-    found = _flag_empty_end(found, spans)
+    found = _flag_empty_end(found, whole)
     found = found.with_columns(_ran_ns=nw.when(~nw.col("_is_empty")).then(nw.col("duration_ns")))
     found = flag_warmup(found, runs, "rank", "step_ordinal", "_ran_ns", "rank", nw.lit(True))
     reason = nw.when(nw.col("_is_empty")).then(nw.lit(EMPTY)).otherwise(nw.col("warmup_reason"))
@@ -203,10 +204,25 @@ def _copy_to_siblings(marks: Frame, nsys_ranks: Frame) -> Frame:
     return found.with_columns(rank=nw.col("_sibling")).select(_MARKS)
 
 
-def _use_whole_recording(spans: Frame) -> Frame:
+def _sum_up_ranks(spans: Frame) -> Frame:
+    """When the recording of a rank began and ended, and when it last launched something, and last called anything."""
+    is_call = PATTERNS.is_category("category", "cuda_runtime", "cuda_driver")
+    is_launch = is_call & PATTERNS.may_be("name", "", "launch_call").fill_null(False)
+    is_call |= PATTERNS.is_category("category", "cpu_op")
+    spans = spans.with_columns(
+        _launch_ns=nw.when(is_launch).then(nw.col("ts_ns")), _call_ns=nw.when(is_call).then(nw.col("ts_ns"))
+    )
+    return spans.group_by("run_id", "rank").agg(
+        ts_ns=nw.col("ts_ns").min(),
+        end_ns=nw.col("end_ns").max(),
+        _launch_ns=nw.col("_launch_ns").max(),
+        _call_ns=nw.col("_call_ns").max(),
+    )
+
+
+def _use_whole_recording(ranks: Frame) -> Frame:
     """All that a rank recorded."""
-    whole = spans.group_by("run_id", "rank").agg(ts_ns=nw.col("ts_ns").min(), end_ns=nw.col("end_ns").max())
-    return whole.with_columns(
+    return ranks.with_columns(
         source_sha256=nw.lit(""), ordinal=nw.lit(0).cast(nw.Int64), name=nw.lit(""), _rung=nw.lit(_WHOLE)
     ).select(_MARKS)
 
@@ -255,16 +271,12 @@ def _bound_optimizer_steps(marks: Frame) -> Frame:
     return marks.with_columns(ts_ns=nw.when(is_end).then(begins).otherwise(nw.col("ts_ns")))
 
 
-def _flag_empty_end(steps: Frame, spans: Frame) -> Frame:
+def _flag_empty_end(steps: Frame, ranks: Frame) -> Frame:
     """Flag the last step of a profiler's in which nothing was launched; where nothing ever is, no operator ran.
 
     `torch.profiler` begins a step where the last one ends: training that ends while it records leaves one behind.
     """
-    calls = spans.filter(PATTERNS.is_category("category", "cpu_op", "cuda_runtime", "cuda_driver"))
-    is_launch = ~PATTERNS.is_category("category", "cpu_op") & PATTERNS.may_be("name", "", "launch_call")
-    calls = calls.with_columns(_launch_ns=nw.when(is_launch.fill_null(False)).then(nw.col("ts_ns")))
-    ran = calls.group_by("run_id", "rank").agg(_launch_ns=nw.col("_launch_ns").max(), _call_ns=nw.col("ts_ns").max())
-    steps = steps.join(ran, on=["run_id", "rank"], how="left")
+    steps = steps.join(ranks.select("run_id", "rank", "_launch_ns", "_call_ns"), on=["run_id", "rank"], how="left")
     steps = steps.with_columns(_last=nw.col("step_ordinal").max().over("rank"))
     is_end = (nw.col("step_ordinal") == nw.col("_last")) & (nw.col("_last") > 0) & (nw.col("_rung") == _PROFILER)
     before = nw.coalesce(nw.col("_launch_ns"), nw.col("_call_ns")) < nw.col("ts_ns")
