@@ -36,8 +36,8 @@ class _Stop:
         self.count = 0
         self.command = ""
         self.must_wait = False
-        self.is_told = False
-        self.voice = threading.Lock()
+        self.is_stop_told = False
+        self.lock = threading.Lock()
         # Standard error as it was at first: Dagster turns that of a step into a file.
         self.screen = 2
 
@@ -62,8 +62,8 @@ def is_stopped() -> bool:
 
 def tell_stop() -> None:
     """Say that the work has stopped; nothing is said of stopping after it."""
-    with _stop.voice:
-        _stop.is_told = True
+    with _stop.lock:
+        _stop.is_stop_told = True
         click.echo(_describe_stop(), err=True)
 
 
@@ -76,7 +76,7 @@ def watch_interrupts() -> Iterator[None]:
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or not _is_main_thread():
         yield
         return
-    _stop.count, _stop.must_wait, _stop.is_told, _stop.screen = 0, False, False, os.dup(2)
+    _stop.count, _stop.must_wait, _stop.is_stop_told, _stop.screen = 0, False, False, os.dup(2)
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -117,13 +117,13 @@ def _count(reader: int) -> None:
 
 
 def _tell_stopping() -> None:
-    with _stop.voice:
-        if not _stop.is_told:
+    with _stop.lock:
+        if not _stop.is_stop_told:
             _say("teetotal: stopping (Ctrl-C again stops at once)")
 
 
 def _end_at_once() -> None:
-    # Without the voice's lock: this may be a signal in the middle of `tell_stop`.
+    # Without the lock, which the main thread may hold: this may be a signal in the middle of `tell_stop`.
     _say(_describe_stop())
     os._exit(INTERRUPTED)
 
