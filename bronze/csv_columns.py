@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from bronze.decimals import MOST_NS, parse_integer, parse_nanoseconds, parse_number, scale_decimal
+from bronze.dates import parse_date, parse_length
+from bronze.decimals import MOST_NS, fit_nanoseconds, parse_integer, parse_nanoseconds, parse_number, scale_decimal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,10 +18,13 @@ if TYPE_CHECKING:
 # Header names as tools write them: a name, and a unit in round or square brackets; or, as people do, behind it.
 _HEADER = re.compile(r"(.*?)\s*[(\[]([^()\[\]]{1,24})[)\]]\s*")
 _MOST_HEADER = 256
-# `time_ms` may be a time of day, the time since the start, or how long a step took: nobody can say.
-_ANY_TIME = "time"
+# Metrics of training are often put into groups; those of an evaluation are no metrics of training.
+_GROUPS = re.compile(r"(?:train|training|trainer|perf|throughput|time|timing)/")
 _SPACES = re.compile(r"[\s_]+")
 _SECOND_NS = 1_000_000_000
+# A time before March 1973 was counted from elsewhere than 1970: from a start, or it says how long something took.
+_EARLIEST_NS = 10**17
+_MOMENT, _CLOCK = "ts_ns", "clock_ns"
 _FEW_DIGITS = 18
 _PLAIN_DECIMALS = re.compile(r"(?:[0-9]{1,10}\.[0-9]{1,9}\n)*[0-9]{1,10}\.[0-9]{1,9}")
 _UNITS = {
@@ -54,6 +58,7 @@ _UNITS = {
         "gib/s": 1 << 30,
     },
 }
+_UNITS["moment"] = _UNITS["time"]
 
 
 @dataclass(frozen=True)
@@ -109,15 +114,19 @@ class ColumnMap:
         """The field of a header cell, by the whole cell first: `Thput (img/s)` has its unit in its name."""
         if len(cell) > _MOST_HEADER:
             return None, ""
-        known = self._by_source.get(normalise_header(cell))
+        known = self._find(cell)
         parted = _HEADER.fullmatch(cell)
         if known is not None:
             return known, ""
         if parted is not None:
-            return self._by_source.get(normalise_header(parted[1])), parted[2].strip()
+            return self._find(parted[1]), parted[2].strip()
         stem, _, unit = normalise_header(cell).rpartition(" ")
-        field = self._by_source.get(stem) if stem != _ANY_TIME else None
+        field = self._find(stem)
         return (field, unit) if field is not None and unit in _UNITS.get(field.kind, {}) else (None, "")
+
+    def _find(self, name: str) -> Field | None:
+        name = normalise_header(name)
+        return self._by_source.get(name) or self._by_source.get(_GROUPS.sub("", name, count=1))
 
     def columns(self, header: Iterable[str]) -> set[str]:
         """The columns that a header fills."""
@@ -139,7 +148,9 @@ def columns(places: list[ColumnSource], rows: list[list[str]]) -> dict[str, list
             continue
         field = places[place].field
         is_left: list[bool] | None = None
-        if field is not None:
+        if field is not None and field.kind == "moment":
+            is_left = _add_moments(filled, places[place].factor, cells)
+        elif field is not None:
             filled[field.column], is_left = _convert_cells(field.kind, places[place].factor, cells)
         if field is None or is_left is not None:
             header = places[place].header
@@ -164,6 +175,27 @@ def _convert_cells(kind: str, factor: int, cells: tuple[str, ...]) -> tuple[list
     pairs = [_value(kind, factor, cell) for cell in cells]
     is_left = [not is_carried for _, is_carried in pairs]
     return [value for value, _ in pairs], is_left if any(is_left) else None
+
+
+def _add_moments(filled: dict[str, list[Any]], factor: int, cells: tuple[str, ...]) -> list[bool] | None:
+    """Fill times since 1970, and readings of any other clock; a cell whose column has a value already is left."""
+    values, is_left = _convert_cells("time", factor, cells)
+    is_moment = [value is not None and abs(value) >= _EARLIEST_NS for value in values]
+    left = is_left or [False] * len(cells)
+    for place, cell in enumerate(cells):
+        if cell and values[place] is None:
+            dated = parse_date(cell.strip())
+            value, is_moment[place] = dated if dated is not None else (parse_length(cell.strip()), False)
+            values[place] = fit_nanoseconds(value)
+            left[place] = values[place] is None
+    for name, is_of_moments in ((_MOMENT, True), (_CLOCK, False)):
+        found = [value if one == is_of_moments else None for value, one in zip(values, is_moment, strict=True)]
+        column = filled.setdefault(name, found)
+        if column is not found:
+            both = list(zip(column, found, strict=True))
+            filled[name] = [new if old is None else old for old, new in both]
+            left = [is_out or None not in pair for is_out, pair in zip(left, both, strict=True)]
+    return left if any(left) else None
 
 
 def _are_counts(cells: tuple[str, ...], most_digits: int) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from bronze import json_text
 from bronze.csv_records import MOST_CELLS, MOST_RECORD_BYTES, describe_width, header_cells, records
+from bronze.dates import parse_date
 from bronze.decimals import fit_nanoseconds, parse_integer, parse_nanoseconds, parse_number, scale_decimal
 from bronze.device_samples import TABLE
 from bronze.lines import as_text, split_lines
@@ -26,8 +26,6 @@ _FIELD = re.compile(r"([a-z][a-z0-9_.]{0,80})(?:\s*\[([^\[\]]{1,16})\])?")
 _COUNTERS = re.compile(r"(?:utilization|memory|power|temperature|clocks|pcie|ecc|enforced|fan|encoder)\.")
 _CELL = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?)(?:\s+([^\s0-9][^\s]{0,15}))?")
 _NOTHING = re.compile(r"\[(.{1,60})\]|N/A")
-_WALL = re.compile(r"(\d{4})/(\d{2})/(\d{2}) (\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _IDENTITY = {
     "timestamp": "wall_ns",
     "index": "device_id",
@@ -128,15 +126,8 @@ def _is_beyond(cell: str) -> bool:
 
 
 def _wall_ns(cell: str) -> int | None:
-    found = _WALL.fullmatch(cell)
-    if found is None:
-        return None
-    try:
-        year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
-        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-    except ValueError:
-        return None
-    return (moment - _EPOCH) // timedelta(seconds=1) * 10**9 + int((found[7] or "").ljust(9, "0"))
+    found = parse_date(cell)
+    return None if found is None else found[0]
 
 
 def _reading(cell: str, unit: str | None) -> dict[str, Any]:

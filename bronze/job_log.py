@@ -1,4 +1,4 @@
-"""The reader of a job's output: `:::MLLOG` lines, NCCL's debug lines and nccl-tests' tables among all else it says."""
+"""The reader of a job's output: steps, `:::MLLOG` lines, NCCL's debug lines, nccl-tests' tables, among all it says."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from bronze import collective_records, json_text, training_log
 from bronze.decimals import fit_int64, parse_integer, parse_nanoseconds, parse_number
 from bronze.lines import as_text, split_lines
 from bronze.records import RecordReader
+from bronze.step_lines import has_step_line, may_be_step, read_step_line
 from bronze.tolerant_parser import UnreadableRange, make_range
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ _NCCL = b"NCCL INFO "
 _TESTS = re.compile(rb"^#\s+\(B\)\s+\(elements\)", re.MULTILINE)
 _MARKS = (MLLOG, _NCCL, b"(elements)")
 _MOST_LINE_BYTES = 1 << 20
+# A line may begin in one block and end in the next one.
+_LAST_BYTES = 1 << 12
 # host:pid:tid [device] NCCL INFO message; launchers put things before it, and RCCL a number behind the device.
 _WHO = re.compile(
     r"(?:(?P<host>[^\s:]{1,255}):(?P<process>\d{1,10}):(?P<thread>\d{1,10}) )?\[(?P<device>\d{1,6})\](?: \d{1,20})? $"
@@ -43,7 +46,8 @@ _MICROSECOND_NS = 1_000
 
 def is_job_log(head: bytes) -> bool:
     """Whether the output so far holds a line that this reader takes."""
-    return MLLOG in head or _NCCL in head or _TESTS.search(head) is not None
+    is_marked = MLLOG in head or _NCCL in head or _TESTS.search(head) is not None
+    return is_marked or (may_be_step(head) and has_step_line(head.splitlines()))
 
 
 def may_be_text(head: bytes) -> bool:
@@ -55,9 +59,10 @@ def has_marks(blocks: Iterator[bytes]) -> bool:
     """Whether such a line comes at all, however late: a look at every byte, at no memory."""
     last = b""
     for block in blocks:
-        if any(mark in last + block for mark in _MARKS) and is_job_log(last + block):
+        both = last + block
+        if (any(mark in both for mark in _MARKS) or may_be_step(both)) and is_job_log(both):
             return True
-        last = block[-256:]
+        last = block[-_LAST_BYTES:]
     return False
 
 
@@ -88,6 +93,8 @@ class JobLogReader(RecordReader):
             self.passed_count += 1
         elif self._is_tests and _SIZED.match(as_text(data[:256])):
             self._size(offset, data)
+        elif may_be_step(data) and (row := read_step_line(data)) is not None:
+            self.add(training_log.TABLE, {**row, "offset_bytes": offset}, 2 * len(data) + 128)
         else:
             self.passed_count += 1
 

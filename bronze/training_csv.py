@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MAP = csv_columns.ColumnMap("training_columns.toml")
 _COUNTED = {"epoch_number", "step_number"}
-_MEASURED = {"ts_ns", "began_ns", "duration_ns", "samples_per_second", "tokens_per_second"}
+_MEASURED = {"ts_ns", "clock_ns", "began_ns", "duration_ns", "samples_per_second", "tokens_per_second"}
 
 
 def is_header(header: Iterable[str]) -> bool:

@@ -1,15 +1,15 @@
-"""One row per record of a training log: an `:::MLLOG` line of a job's output, a line of a table, or a scalar."""
+"""One row per record of a training log: a line of a job's output, of a table or of JSON, or a scalar."""
 
 from __future__ import annotations
 
 from lake.tables import RUN_ID, Table, float64, int64, text
 
-RECORDS = ("mllog", "csv", "scalar")
+RECORDS = ("mllog", "line", "csv", "scalar")
 
 TABLE = Table(
     tier="bronze",
     name="training_log",
-    grain="One row per `:::MLLOG` line of a log, record of a training table, or scalar of TensorBoard or MLflow.",
+    grain="One row per line on a step or with `:::MLLOG`, record of a table, or scalar of TensorBoard or MLflow.",
     key=("source_sha256", "ordinal"),
     partition_by=("run_id", "source_sha256"),
     columns=(
@@ -19,14 +19,24 @@ TABLE = Table(
         int64("offset_bytes", "First byte of the record in the inflated source; 0 for a row of a database.", minimum=0),
         text(
             "record",
-            "mllog: a line that begins so; csv: a record of a table, or a step of Weights & Biases; scalar: one number "
-            "under its name.",
+            "mllog: a line that begins so; line: one on a step, as a trainer prints it; csv: a record of a table or of "
+            "JSON lines, or a step of Weights & Biases; scalar: one number under its name.",
             one_of=RECORDS,
         ),
         int64("ts_ns", "When it was written, UTC, exact from the source's own digits.", nullable=True),
+        int64(
+            "clock_ns",
+            "What it calls only time or elapsed, or a date without a zone: a reading of a clock of its own, or how "
+            "long something took, as silver.throughput tells by all of them.",
+            nullable=True,
+        ),
         text("namespace", "Namespace of an mllog line.", nullable=True),
         text("event_type", "INTERVAL_START, INTERVAL_END or POINT_IN_TIME, as the source spells it.", nullable=True),
-        text("record_key", "Key of an mllog line, for example epoch_start; tag of a scalar.", nullable=True),
+        text(
+            "record_key",
+            "Key of an mllog line, for example epoch_start; the pattern of a line on a step; tag of a scalar.",
+            nullable=True,
+        ),
         text(
             "record_value",
             "Value of an mllog line: a text as it is, anything else as JSON text; a scalar's number.",

@@ -11,7 +11,7 @@ from bronze.log_blocks import ENDS_EARLY, LogRecord, split_records
 from bronze.protobuf_wire import BYTES, FIXED64, VARINT, pick_field, split_fields
 from bronze.records import RecordReader
 from bronze.tolerant_parser import make_range
-from bronze.wandb_history import HistoryRows
+from bronze.training_json import TrainingRows
 from lake.errors import EvidenceRejected
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class WandbLogReader(RecordReader):
         super().__init__(training_log.TABLE)
         self._blocks = blocks
         self._most_bytes = limits.max_event_bytes
-        self._rows = HistoryRows()
+        self._rows = TrainingRows()
 
     def _read(self) -> Iterator[None]:
         for found in split_records(self._begin(), _BEGIN.size, self._most_bytes):

@@ -12,7 +12,7 @@ from silver.warmup import flag_warmup
 PERIODS = ("epoch", "step", "block")
 NUMBERINGS = ("number", "place")
 DURATIONS = ("stated", "interval", "difference")
-_RECORDS = ("mllog", "csv", "scalar")
+_RECORDS = ("mllog", "line", "csv", "scalar")
 # The intervals of an mllog line that are periods of training, by its key.
 _STARTS = {
     "epoch_start": "epoch",
@@ -26,6 +26,10 @@ _ENDS = {
 }
 # What a log may call the steps at its start that are no measure of training, in lower case.
 _WARMING = ("warmup", "warm-up", "warm_up", "settling")
+# After how many rises by little it is certain that they are a clock's, and the share of all that may go back.
+_MANY = 7
+_FEW = 4
+_UNCLEAR = "its time may be a clock's or how long it took: call the column timestamp or duration"
 # No rate and no loss is beyond it; what is not a number compares as larger than any on every engine.
 _LARGEST = 1e300
 
@@ -42,7 +46,8 @@ TABLE = Table(
         int64("ordinal", "Place of its (first) record among the training records of its source.", minimum=0),
         text(
             "record",
-            "mllog: a pair of lines, or a rate; csv: a record of a table; scalar: the scalars of a step.",
+            "mllog: a pair of lines, or a rate; line: a line on a step; csv: a record of a table; scalar: the scalars "
+            "of a step.",
             one_of=_RECORDS,
         ),
         text("period", "What the row is of.", one_of=PERIODS),
@@ -65,6 +70,11 @@ TABLE = Table(
             nullable=True,
             one_of=DURATIONS,
         ),
+        int64(
+            "stands_for_count",
+            "Periods that its duration is the time of: those since the record before, where that is all that tells it.",
+            minimum=1,
+        ),
         float64("samples_per_second", "Throughput in samples, as the source says.", nullable=True, minimum=0),
         float64("tokens_per_second", "Throughput in tokens, as the source says.", nullable=True, minimum=0),
         int64("batch_size", "Samples per step, as the source says.", nullable=True),
@@ -81,7 +91,7 @@ TABLE = Table(
 )
 _OF_ONE = ["source_sha256", "period"]
 _LOGGED = [
-    *("run_id", "source_sha256", "ordinal", "record", "epoch_number", "step_number", "ts_ns", "began_ns"),
+    *("run_id", "source_sha256", "ordinal", "record", "epoch_number", "step_number", "ts_ns", "clock_ns", "began_ns"),
     *("duration_ns", "samples_per_second", "tokens_per_second", "batch_size", "loss_number", "phase"),
 ]
 _COLUMNS = [
@@ -118,14 +128,16 @@ def conform(training_log: Frame, sources: Frame, runs: Frame) -> Frame:
 
 def _records(log: Frame) -> Frame:
     """A record of a table; where it says no duration, the time since the record before it was written."""
-    rows = nw.concat([one.select(_LOGGED) for one in (log.filter(nw.col("record") == "csv"), _gather_scalars(log))])
+    rows = nw.concat([one.select(_LOGGED) for one in (_choose_records(log), _gather_scalars(log))])
+    rows = _read_clocks(rows)
     has_steps = ~nw.col("step_number").max().over("source_sha256").is_null()
     is_step = ~nw.col("step_number").is_null() | (nw.col("epoch_number").is_null() & nw.col("_has_steps"))
     rows = rows.with_columns(_has_steps=has_steps).with_columns(
         period=nw.when(is_step).then(nw.lit("step")).otherwise(nw.lit("epoch")),
         end_ns=nw.coalesce(nw.col("ts_ns"), nw.col("began_ns") + nw.col("duration_ns")),
     )
-    rows = rows.with_columns(_since_ns=nw.col("end_ns") - nw.col("end_ns").shift(1).over(*_OF_ONE, order_by="ordinal"))
+    rows = rows.with_columns(_at=nw.coalesce(nw.col("end_ns"), nw.col("_clock_ns")))
+    rows = rows.with_columns(_since_ns=nw.col("_at") - nw.col("_at").shift(1).over(*_OF_ONE, order_by="ordinal"))
     is_stated = ~nw.col("duration_ns").is_null()
     rows = rows.with_columns(
         duration_source=nw.when(is_stated)
@@ -134,12 +146,56 @@ def _records(log: Frame) -> Frame:
         duration_ns=nw.coalesce(nw.col("duration_ns"), nw.col("_since_ns")),
     )
     rows = _drop_backward_times(rows)
+    rows = rows.with_columns(_fault=nw.when(nw.col("duration_ns").is_null()).then(nw.coalesce("_fault", "_unclear")))
     return rows.with_columns(
         ts_ns=nw.coalesce(nw.col("began_ns"), nw.col("end_ns") - nw.col("duration_ns")),
         samples_per_second=_if_rate("samples_per_second"),
         tokens_per_second=_if_rate("tokens_per_second"),
         loss_number=nw.when(nw.col("loss_number").is_between(-_LARGEST, _LARGEST)).then(nw.col("loss_number")),
     ).select(_COLUMNS)
+
+
+def _choose_records(log: Frame) -> Frame:
+    """Records of tables, and lines on steps; where a log has two kinds of those, of the one that speaks most often."""
+    rows = log.filter(nw.col("record").is_in(["csv", "line"]))
+    rows = rows.with_columns(_kind=nw.coalesce(nw.col("record_key"), nw.col("record")))
+    rows = rows.with_columns(
+        _count=nw.col("ordinal").count().over("source_sha256", "_kind"),
+        _first=nw.col("ordinal").min().over("source_sha256", "_kind"),
+    ).with_columns(_most=nw.col("_count").max().over("source_sha256"))
+    lead = nw.when(nw.col("_count") == nw.col("_most")).then(nw.col("_first")).min().over("source_sha256")
+    return rows.with_columns(_lead=lead).filter(nw.col("_first") == nw.col("_lead"))
+
+
+def _read_clocks(rows: Frame) -> Frame:
+    """Numbers under a name such as `time` are a clock if they run forward, and durations if they go up and down.
+
+    Durations of one length go back or stand still as often as forward, and a clock goes on by far more than they
+    differ. Few numbers that rise a little may be either: they are not guessed.
+    """
+    of_log = "source_sha256"
+    ahead = nw.col("clock_ns") - nw.col("clock_ns").shift(1).over(of_log, order_by="ordinal")
+    rows = rows.with_columns(_ahead=ahead, _forward=nw.when(ahead > 0).then(ahead.cast(nw.Float64)).otherwise(0.0))
+    rows = rows.with_columns(_back=to_flag(nw.col("_ahead") < 0), _still=to_flag(nw.col("_ahead") <= 0))
+    counts = {
+        "_changes": nw.col("_ahead").count(),
+        "_most": nw.col("clock_ns").max(),
+        **{name: nw.col(name).sum() for name in ("_forward", "_back", "_still")},
+    }
+    rows = rows.with_columns(**{name: found.over(of_log) for name, found in counts.items()})
+    goes_far = nw.col("_forward") * 2 >= nw.col("_most").cast(nw.Float64)
+    is_forward = nw.col("_back") * _FEW < nw.col("_changes")
+    is_clock = is_forward & (
+        goes_far | ((nw.col("_changes") >= _MANY) & (nw.col("_still") * _FEW < nw.col("_changes")))
+    )
+    is_length = ~is_forward | (~goes_far & (nw.col("_still") * _FEW >= nw.col("_changes")))
+    is_length = is_length & (nw.col("_changes") > 0)
+    is_said = nw.col("duration_ns").is_null() & ~nw.col("clock_ns").is_null()
+    return rows.with_columns(
+        _clock_ns=nw.when(is_clock).then(nw.col("clock_ns")),
+        duration_ns=nw.when(is_said & is_length).then(nw.col("clock_ns")).otherwise(nw.col("duration_ns")),
+        _unclear=nw.when(is_said & ~is_clock & ~is_length).then(nw.lit(_UNCLEAR)),
+    )
 
 
 def _gather_scalars(log: Frame) -> Frame:
@@ -272,10 +328,14 @@ def _number_periods(rows: Frame) -> Frame:
     )
     rows = rows.with_columns(_repeats=nw.col("_repeats").max().over(*_OF_ONE))
     is_own = (nw.col("_odd") == 0) & (nw.col("_repeats") == 1)
-    return rows.with_columns(
+    rows = rows.with_columns(
         period_number=nw.when(is_own).then(nw.col("_own")).otherwise(nw.col("period_ordinal")),
         numbered_by=nw.when(is_own).then(nw.lit("number")).otherwise(nw.lit("place")),
     )
+    since = nw.col("period_number") - nw.col("period_number").shift(1).over(*_OF_ONE, order_by="ordinal")
+    is_since = (nw.col("duration_source") == "difference") & (since > 1)
+    one = nw.lit(1).cast(nw.Int64)
+    return rows.with_columns(stands_for_count=nw.when(is_since.fill_null(False)).then(since).otherwise(one))
 
 
 def _add_pace(rows: Frame) -> Frame:

@@ -42,6 +42,7 @@ _FILES = {
     "kineto": (GOOD, 2),
     "nsys_csv": (b"Start (ns),Duration (ns),Name,Tid\n1,2,f,9\n3,4,g\n", 1),
     "training_csv": (b"epoch,img/s\n1,10\n2,20\n", 2),
+    "training_json": (b'{"config": 1}\n{"step": 1, "time": 0.5}\n', 1),
     "job_log": (b"hello\n:::MLLOG {}\nh:1:2 [0] NCCL INFO CC On, workFifoBytes 0\n", 2),
     "nccl_inspector": (json.dumps({"header": {}, "coll_perf": {}}).encode(), 1),
     "nccl_tests": (json.dumps({"results": [{"out_of_place": None}]}).encode(), 1),
@@ -89,7 +90,7 @@ def test_every_format_is_told_by_its_content(land_files: LandFiles, everything: 
     for name, (_, rows) in everything.items():
         assert answer[name]["rows_count"] == rows == counts[answer[name]["source_sha256"]], name
     (run,) = landed.runs.to_dicts()
-    assert (run["events_count"], run["records_count"], run["unreadable_count"]) == (2, 148, 1)
+    assert (run["events_count"], run["records_count"], run["unreadable_count"]) == (2, 149, 1)
     assert (run["ranks_count"], run["conflicts"]) == (1, None)
 
 

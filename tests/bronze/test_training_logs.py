@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
@@ -47,7 +48,7 @@ def test_an_epoch_is_a_row_with_its_time_exact() -> None:
         ),
         (b"Iteration,Step Time (us),loss", b"7,1.5,2", {"step_number": 7, "duration_ns": 1500, "loss_number": 2.0}),
         (b"global_step,samples_per_second", b"7,3", {"step_number": 7, "samples_per_second": 3.0}),
-        (b"Wall time,Step,Value", b"1.5,7,9", {"step_number": 7, "ts_ns": 1_500_000_000, "args": '{"Value":"9"}'}),
+        (b"Wall time,Step,Value", b"1.5,7,9", {"step_number": 7, "clock_ns": 1_500_000_000, "args": '{"Value":"9"}'}),
         (
             b"rank,step,phase,began_epoch_s,duration_s",
             b"1,7,bare,1700000000.000000001,0.25",
@@ -63,6 +64,29 @@ def test_an_epoch_is_a_row_with_its_time_exact() -> None:
         (b"epoch,Epoch Duration Sec", b"7,90", {"epoch_number": 7, "duration_ns": 90_000_000_000}),
         (b"step,timestamp_ms", b"7,1700000000123", {"step_number": 7, "ts_ns": 1_700_000_000_123_000_000}),
         (b"step,loss_s,duration", b"7,2,1", {"step_number": 7, "duration_ns": 10**9, "args": '{"loss_s":"2"}'}),
+        (b"step,time_ms", b"7,1.5", {"step_number": 7, "clock_ns": 1_500_000}),
+        (b"step,time_ms", b"7,1700000000123", {"step_number": 7, "ts_ns": 1_700_000_000_123_000_000}),
+        (
+            b"step,ms/step,tok_per_sec",
+            b"7,1.5,3",
+            {"step_number": 7, "duration_ns": 1_500_000, "tokens_per_second": 3.0},
+        ),
+        (b"trainer/global_step,train/loss,dt", b"7,2,1", {"step_number": 7, "loss_number": 2.0, "duration_ns": 10**9}),
+        (
+            b"step,val/loss,dt",
+            b"7,2,1",
+            {"step_number": 7, "duration_ns": 10**9, "args": '{"val/loss":"2"}'},
+        ),
+        (
+            b"step,time,timestamp",
+            b"7,0.5,1700000000",
+            {"step_number": 7, "clock_ns": 500_000_000, "ts_ns": 1_700_000_000 * 10**9},
+        ),
+        (
+            b"step,timestamp,time",
+            b"7,1700000000,1700000001",
+            {"step_number": 7, "ts_ns": 1_700_000_000 * 10**9, "args": '{"time":"1700000001"}'},
+        ),
         (b"\xef\xbb\xbfEpoch,images/sec", b"7,3", {"epoch_number": 7, "samples_per_second": 3.0}),
     ],
 )
@@ -71,8 +95,32 @@ def test_columns_are_known_by_declared_names(header: bytes, cells: bytes, expect
     assert {name: value for name, value in row.items() if name not in {"ordinal", "offset_bytes", "record"}} == expected
 
 
-def test_a_time_with_a_unit_in_its_name_may_be_of_day_or_how_long_and_is_not_guessed() -> None:
-    assert {place.field.column for place in MAP.places(["step", "time_ms"]) if place.field} == {"step_number"}
+@pytest.mark.parametrize(
+    ("text", "column", "value"),
+    [
+        ("2023-11-14T22:13:20Z", "ts_ns", 1_700_000_000 * 10**9),
+        ("2023-11-14 22:13:20.5 UTC", "ts_ns", 1_700_000_000_500_000_000),
+        ("2023-11-14T23:43:20.000000001+01:30", "ts_ns", 1_700_000_000_000_000_001),
+        ("2023-11-14T21:13:20,25-0100", "ts_ns", 1_700_000_000_250_000_000),
+        ("2023-11-14 22:13:20", "clock_ns", 1_700_000_000 * 10**9),
+        ("2023/11/14 22:13:20.25", "clock_ns", 1_700_000_000_250_000_000),
+        ("0:00:05", "clock_ns", 5 * 10**9),
+        ("1 day, 2:03:04.5", "clock_ns", 93_784_500_000_000),
+        ("2023-02-30T22:13:20Z", "args", '{"timestamp":"2023-02-30T22:13:20Z"}'),
+        ("2023-11/14 22:13:20", "args", '{"timestamp":"2023-11/14 22:13:20"}'),
+        ("9999-12-31T00:00:00Z", "args", '{"timestamp":"9999-12-31T00:00:00Z"}'),
+        ("yesterday", "args", '{"timestamp":"yesterday"}'),
+    ],
+)
+def test_a_date_with_its_zone_is_a_time_and_without_one_a_reading_of_some_clock(
+    text: str, column: str, value: object
+) -> None:
+    cell = f'"{text}"' if "," in text else text
+    (row,) = read_source(f"step,timestamp\n7,{cell}\n".encode()).table("training_log")
+    assert {name: row.get(name) for name in ("ts_ns", "clock_ns", "args")} == {
+        **dict.fromkeys(("ts_ns", "clock_ns", "args")),
+        column: value,
+    }
 
 
 def test_digits_that_a_double_does_not_give_back_are_kept() -> None:
@@ -113,6 +161,116 @@ def test_the_map_names_every_column_once_and_every_source_in_its_own_spelling() 
     sources = [source for field in MAP.fields for source in field.sources]
     assert len(sources) == len(set(sources))
     assert sources == [source.casefold() for source in sources]
+
+
+# -- JSON lines -----------------------------------------------------------------------------------------------------
+
+
+def test_an_object_that_counts_a_step_and_says_its_time_is_a_record() -> None:
+    lines = (
+        b'{"config": {"lr": 0.1}}\n'
+        b'{"iteration": 19, "time": 0.25, "data_time": 0.01, "total_loss": 1.5}\n'
+        b'{"step": 20, "loss": 1.25, "step_time_ms": 250.5, "tokens_per_sec": 9, "extra": {"lr": 1e-3}}\n'
+    )
+    found = read_source(lines)
+    assert found.format == "training_json"
+    assert found.table("training_log") == [
+        {
+            "ordinal": 0,
+            "offset_bytes": 24,
+            "record": "csv",
+            "step_number": 19,
+            "clock_ns": 250_000_000,
+            "loss_number": 1.5,
+            "args": '{"data_time":"0.01"}',
+        },
+        {
+            "ordinal": 1,
+            "offset_bytes": 24 + 70,
+            "record": "csv",
+            "step_number": 20,
+            "duration_ns": 250_500_000,
+            "loss_number": 1.25,
+            "tokens_per_second": 9.0,
+            "args": '{"extra":"{\\"lr\\":0.001}"}',
+        },
+    ]
+    assert found.lines_count == 3
+
+
+def test_an_evaluation_is_passed_by_and_a_line_that_is_no_object_is_reported() -> None:
+    train, evaluated = b'{"step": 1, "loss": 2, "time": 0.5}\n', b'{"step": 1, "accuracy": 0.5, "time": 9.5}\n'
+    found = read_source(train + evaluated + b"{broken\n\n" + train)
+    assert [row["clock_ns"] for row in found.table("training_log")] == [500_000_000] * 2
+    assert found.reasons == ["it is no JSON object"]
+    assert (found.lines_count, found.reader.passed_count) == (5, 2)
+
+
+# -- lines on a step ------------------------------------------------------------------------------------------------
+
+_LINES: dict[str, tuple[list[str], dict[str, object]]] = {
+    "megatron": (
+        [
+            " [2026-11-19 13:30:31] iteration       12/     500 | consumed samples:         3072",
+            " | elapsed time per iteration (ms): 5123.4 | throughput per GPU (TFLOP/s/GPU): 402.3",
+            " | learning rate: 1.2E-05 | global batch size:   256 | lm loss: 1.043E+01",
+        ],
+        {"step_number": 12, "duration_ns": 5_123_400_000, "batch_size": 256, "loss_number": 10.43},
+    ),
+    "deepspeed": (
+        [
+            "node-3: [2026-11-19 13:30:31,125] [INFO] [timer.py:264:stop] epoch=0/micro_step=80/global_step=40, ",
+            "RunningAvgSamplesPerSec=12.25, CurrSamplesPerSec=12.5, MemAllocated=4.5GB, MaxMemAllocated=9.0GB",
+        ],
+        {"step_number": 40, "samples_per_second": 12.5},
+    ),
+    "torchtitan": (
+        [
+            "[rank0]:[titan] 2026-11-19 13:30:31,125 - root - INFO - \x1b[31mstep: 10  \x1b[32mloss:  8.25  ",
+            "\x1b[33mmemory: 31.5GiB(33.1%)  \x1b[34mtps: 7,034  \x1b[36mtflops: 407.3  \x1b[35mmfu: 41.19%\x1b[0m",
+        ],
+        {"step_number": 10, "tokens_per_second": 7034.0, "loss_number": 8.25},
+    ),
+    "nanogpt": (
+        ["iter 30: loss 3.5, time 135.25ms, mfu 38.10%"],
+        {"step_number": 30, "duration_ns": 135_250_000, "loss_number": 3.5},
+    ),
+    "llmc": (
+        ["step   10 | loss: 9.5 | lr 1.5e-05 | norm: 2.25 | dt: 93.5ms | tok/sec: 5607.5"],
+        {"step_number": 10, "duration_ns": 93_500_000, "tokens_per_second": 5607.5, "loss_number": 9.5},
+    ),
+}
+_NANOGPT = _LINES["nanogpt"][0][0].encode()
+_OTHERS = (
+    "evaluation:  step: 10  loss:  8.25  memory: 31.5GiB(33.1%)  tps: 7,034",
+    "validate step: 10  loss:  8.25  memory: 31.5GiB(33.1%)  tps: 7,034",
+    "step 250: train loss 2.5, val loss 2.75",
+    "the elapsed time per iteration (ms) is printed below",
+)
+
+
+@pytest.mark.parametrize("name", _LINES)
+def test_a_line_that_a_trainer_prints_on_a_step_is_a_record(name: str) -> None:
+    parts, expected = _LINES[name]
+    line = "".join(parts)
+    before = "".join(f"{other}\n" for other in ("loading", *_OTHERS)).encode()
+    found = read_source(before + line.encode() + b"\r\n")
+    assert found.format == "job_log"
+    (row,) = found.table("training_log")
+    text = re.sub(r"\x1b\[[0-9]+m", "", line).strip()
+    place = {"ordinal": 0, "offset_bytes": len(before), "record": "line", "record_key": name}
+    assert row == {**place, **expected, "args": json.dumps({"line": text}, separators=(",", ":"))}
+    assert found.lines_count == len(_OTHERS) + 2
+
+
+def test_a_line_on_a_step_is_found_however_late_it_comes() -> None:
+    found = read_source(b"loading\n" * 40_000 + _NANOGPT + b"\n")
+    assert [row["step_number"] for row in found.table("training_log")] == [30]
+
+
+def test_a_line_that_is_too_long_to_be_of_a_step_is_passed_by() -> None:
+    found = read_source(_NANOGPT + b"\n" + b"x" * 5_000 + b" " + _NANOGPT + b"\n")
+    assert found.reader.passed_count == 1
 
 
 # -- MLLOG ----------------------------------------------------------------------------------------------------------

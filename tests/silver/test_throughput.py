@@ -38,6 +38,102 @@ def test_a_record_is_an_epoch_and_its_time_is_the_difference_to_the_one_before(f
     assert found.only("runs", "found_periods_count", "gpu_evidence") == (3, "unobservable")
 
 
+def timed(*seconds: float | None, **fields: Any) -> list[Row]:
+    """Steps whose log calls a number time."""
+    return [
+        make_log_record(step_number=at, clock_ns=None if one is None else int(one * S), ordinal=at, **fields)
+        for at, one in enumerate(seconds, start=1)
+    ]
+
+
+READ = {
+    "since the start": ((10, 20, 31), (None, 10, 11), "difference"),
+    "since long ago": ((5000, *(5001 + at for at in range(8))), (None, *[1] * 8), "difference"),
+    "begun anew": ((1, 2, 3, 4, 1, 2), (None, 1, 1, 1, None, 1), "difference"),
+    "in whole seconds": ((0, 0, 1, 1, 2, 2), (None, 0, 1, 0, 1, 0), "difference"),
+    "up and down": ((0.25, 0.5, 0.25, 0.375), (0.25, 0.5, 0.25, 0.375), "stated"),
+    "of epochs, a slow one first": ((300, 120, 121, 120, 120), (300, 120, 121, 120, 120), "stated"),
+    "all of one length": ((120, 120, 120), (120, 120, 120), "stated"),
+    "two that fall": ((11, 10), (11, 10), "stated"),
+    "one is missing": ((0.5, 0.25, None, 0.5), (0.5, 0.25, None, 0.5), "stated"),
+    "two that rise a little": ((10, 11), (None, None), None),
+    "one": ((7,), (None,), None),
+}
+
+
+@pytest.mark.parametrize(
+    ("lengths", "source"),
+    [
+        pytest.param(lengths, source, id=case, marks=pytest.mark.given(*timed(*seconds)))
+        for case, (seconds, lengths, source) in READ.items()
+    ],
+)
+def test_a_time_is_a_clock_where_it_runs_forward_and_a_length_where_it_goes_up_and_down(
+    found: Silver, lengths: tuple[float | None, ...], source: str | None
+) -> None:
+    rows = found.rows("throughput", "duration_ns", "duration_source", "ts_ns", "end_ns")
+    assert [one for one, *_ in rows] == [None if one is None else int(one * S) for one in lengths]
+    assert {one for _, one, *_ in rows} - {None} == ({source} if source else set())
+    assert {at for *_, begin, end in rows for at in (begin, end)} == {None}
+
+
+@pytest.mark.given(*timed(10, 11, loss_number=2.0))
+def test_a_time_that_may_be_either_is_not_guessed(found: Silver) -> None:
+    said = "its time may be a clock's or how long it took: call the column timestamp or duration"
+    assert found.rows("throughput", "evidence", "reason") == [("unobservable", said)] * 2
+
+
+@pytest.mark.given(
+    *(make_log_record(step_number=number, ts_ns=at * S) for number, at in ((0, 0), (10, 5), (20, 10), (25, 13)))
+)
+def test_a_record_timed_by_its_writing_stands_for_all_steps_since_the_one_before(found: Silver) -> None:
+    assert found.rows("throughput", "duration_ns", "stands_for_count") == [
+        (None, 1),
+        (5 * S, 10),
+        (5 * S, 10),
+        (3 * S, 5),
+    ]
+
+
+@pytest.mark.given(*(make_log_record(step_number=number, duration_ns=S) for number in (10, 20)))
+def test_a_record_that_says_how_long_a_step_took_stands_for_that_one(found: Silver) -> None:
+    assert found.rows("throughput", "stands_for_count") == [(1,), (1,)]
+
+
+@pytest.mark.given(*(make_log_record(step_number=number, ts_ns=at * S) for number, at in ((10, 1), (10, 2), (30, 3))))
+def test_numbers_that_repeat_do_not_tell_how_many_a_record_stands_for(found: Silver) -> None:
+    assert found.rows("throughput", "stands_for_count") == [(1,)] * 3
+
+
+def line(number: int, kind: str, **fields: Any) -> Row:
+    """A line that a trainer prints on a step."""
+    return make_log_record(record="line", record_key=kind, step_number=number, **fields)
+
+
+@pytest.mark.given(
+    *(
+        row
+        for at in range(1, 5)
+        for row in (
+            *([line(at, "deepspeed", samples_per_second=8.0)] if at % 2 == 0 else []),
+            line(at, "megatron", duration_ns=at * S, batch_size=16),
+        )
+    )
+)
+def test_of_two_kinds_of_lines_the_steps_are_told_by_the_one_that_speaks_most_often(found: Silver) -> None:
+    columns = ("record", "period", "period_number", "numbered_by", "duration_ns", "samples_per_second", "evidence")
+    assert found.rows("throughput", *columns) == [
+        ("line", "step", at, "number", at * S, None, "measured") for at in range(1, 5)
+    ]
+
+
+@pytest.mark.given(
+    *(row for at in (1, 2) for row in (line(at, "deepspeed", samples_per_second=8.0), line(at, "megatron")))
+)
+def test_of_two_kinds_that_speak_equally_often_the_first_tells_the_steps(found: Silver) -> None:
+    assert found.rows("throughput", "period_number", "samples_per_second") == [(1, 8.0), (2, 8.0)]
+
+
 def scalar(number: int, at_s: float, tag: str = "train/loss", **fields: Any) -> Row:
     """A number of TensorBoard or MLflow."""
     return make_log_record(record="scalar", record_key=tag, step_number=number, ts_ns=int(at_s * S), **fields)

@@ -170,12 +170,14 @@ def run(**fields: Any) -> Row:
 
 
 def rows_of(table: Table, rows: Iterable[dict[str, Any]]) -> pa.Table:
-    """Rows of the declared schema: what is left out is null, or nothing where null is not allowed."""
+    """Rows of the declared schema: what is left out is null, or the least where null is not allowed."""
     full = []
     for row in rows:
         unknown = set(row) - set(table.column_names)
         assert not unknown, f"{table.full_name} has no {unknown}"
-        full.append({c.name: row.get(c.name, None if c.nullable else _NOTHING[c.kind]) for c in table.columns})
+        full.append(
+            {c.name: row.get(c.name, None if c.nullable else c.minimum or _NOTHING[c.kind]) for c in table.columns}
+        )
     return pa.Table.from_pylist(full, schema=table.arrow_schema)
 
 
