@@ -141,6 +141,7 @@ def _sums(rows: Rows, timer: str, period: str) -> Rows:
             "rank": rank,
             "energy_j": sum(cell["energy_j"] for cell in cells),
             "duration_ns": cells[0]["duration_ns"],
+            "count": cells[0]["stands_for_count"],
             # The device with the fewest readings, and the slowest sensor, limit what is known.
             "readings_count": min(cell["samples_count"] for cell in cells),
             "sensor_ns": max((cell["sensor_period_ns"] or cell["sampling_ns"] or 0 for cell in cells), default=0),
@@ -159,7 +160,9 @@ def _summarise(rows: Rows, timer: str, period: str) -> _Run | None:
         ranks.setdefault(step["rank"], []).append(step)
     if not ranks:
         return None
-    energies = [math.fsum(step["energy_j"] for step in steps) / len(steps) for steps in ranks.values()]
+    energies = [
+        math.fsum(step["energy_j"] for step in steps) / sum(step["count"] for step in steps) for steps in ranks.values()
+    ]
     windows = [sum(step["duration_ns"] for step in steps) for steps in ranks.values()]
     powers = [
         math.fsum(step["energy_j"] for step in steps) / window * 1e9 if window else 0.0

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _FINEST = ("step", "block", "epoch")
 _READ = (
-    *("run_id", "rank", "source_sha256", "ordinal", "period", "period_number", "numbered_by", "ts_ns"),
-    *("duration_ns", "duration_source", "is_warmup", "warmup_reason"),
+    *("run_id", "rank", "source_sha256", "ordinal", "period", "period_number", "ts_ns", "duration_ns"),
+    *("duration_source", "stands_for_count", "is_warmup", "warmup_reason"),
 )
 
 
@@ -88,14 +88,11 @@ def _read_one(rank: int, period: str, rows: pa.Table) -> _Log:
     """The periods that have a time, warm-up aside; one timed by its writing stands for all since the one before."""
     is_kept = ~read_flags(rows, "is_warmup") & np.asarray(rows.column("duration_ns").is_valid().to_numpy(), dtype=bool)
     timed = rows.filter(is_kept)
-    since = np.maximum(np.diff(read_numbers(rows, "period_number"), prepend=np.int64(0)), 1)
-    since[:1] = 1
     is_elapsed = _equals(timed, "duration_source", "difference")
-    weights = np.where(is_elapsed & _equals(timed, "numbered_by", "number"), since[is_kept], 1)
     count = timed.num_rows
     series = Series(
         values=read_numbers(timed, "duration_ns").tolist(),
-        weights=weights.tolist(),
+        weights=read_numbers(timed, "stands_for_count").tolist(),
         has_collective=[False] * count,
         starts_part=[True, *[False] * (count - 1)][:count],
         numbers=read_numbers(timed, "period_number").tolist(),

@@ -34,6 +34,9 @@ TABLE = Table(
         int64("device_id", "GPU as its tool numbers it; 0 where the tool names none."),
         int64("ts_ns", "Start of the step, UTC."),
         int64("duration_ns", "Its duration.", minimum=0),
+        int64(
+            "stands_for_count", "Periods that it is the time of, where a log is not written at each of them.", minimum=1
+        ),
         boolean("is_warmup", "Whether it is left out of pairs (R7)."),
         float64(
             "energy_j", "What the whole device drew meanwhile, for all ranks that share it.", nullable=True, minimum=0
@@ -139,8 +142,13 @@ def _add_evidence(found: Frame) -> Frame:
 
 def _periods(steps: Frame, throughput: Frame) -> Frame:
     """The steps of profiles, and the periods of each rank's longest log."""
-    columns = ["run_id", "timed_by", "rank", "period", "step_number", "ts_ns", "duration_ns", "is_warmup"]
-    profiled = steps.with_columns(timed_by=nw.lit("profile"), period=nw.lit("step")).select(columns)
+    columns = [
+        *("run_id", "timed_by", "rank", "period", "step_number", "ts_ns", "duration_ns", "stands_for_count"),
+        "is_warmup",
+    ]
+    profiled = steps.with_columns(
+        timed_by=nw.lit("profile"), period=nw.lit("step"), stands_for_count=nw.lit(1).cast(nw.Int64)
+    ).select(columns)
     logged = throughput.filter(~nw.col("ts_ns").is_null(), ~nw.col("duration_ns").is_null())
     logged = logged.with_columns(timed_by=nw.lit("log"), step_number=nw.col("period_number"))
     of_one = ["run_id", "rank", "period"]
@@ -258,7 +266,7 @@ def _interpolate_edges(periods: Frame, lines: Frame) -> Frame:
             for end in (0, 1)
         ]
     )
-    keys = [*_KEY, "ts_ns", "duration_ns", "is_warmup", "_end"]
+    keys = [*_KEY, "ts_ns", "duration_ns", "stands_for_count", "is_warmup", "_end"]
     # One order for readings and edges; a reading comes before an edge of the same moment.
     marks = lines.select(*_OF_DEVICE, _at_ns=nw.col("ts_ns"), _sample_ns=nw.col("ts_ns"), _edge=nothing)
     moments = edges.select(*_OF_DEVICE, "_at_ns").unique().with_columns(_sample_ns=nothing, _edge=nothing + 1)

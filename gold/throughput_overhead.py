@@ -102,6 +102,14 @@ class _Choice:
     count: int
 
 
+@dataclass(frozen=True, order=True)
+class _Period:
+    """How long a period took, and how many in a row are known to have taken that long each."""
+
+    length: float
+    count: int = 1
+
+
 def measure(
     pair: Pair, runs: tuple[Mapping[str, Any], Mapping[str, Any]], logs: Sides, margin: float = MARGIN
 ) -> pa.Table:
@@ -142,22 +150,23 @@ def _choose(ours: Rows, theirs: Rows) -> _Choice:
     return next(choice for choice in choices if 2 * choice.count >= most)
 
 
-def _take_periods(rows: Rows, period: str, measure: str) -> list[float]:
+def _take_periods(rows: Rows, period: str, measure: str) -> list[_Period]:
     """How long each period took, or what a unit of work took, on the slowest rank that logged it; warm-up aside."""
-    logs: dict[tuple[int, str], dict[int, float]] = {}
+    logs: dict[tuple[int, str], dict[int, _Period]] = {}
     for row in rows:
-        value = _value(row, measure)
+        value, count = _value(row, measure), row["stands_for_count"]
         if row["period"] == period and value and not row["is_warmup"]:
-            logs.setdefault((row["rank"], row["source_sha256"]), {})[row["period_number"]] = value
+            log = logs.setdefault((row["rank"], row["source_sha256"]), {})
+            log[row["period_number"]] = _Period(value / count, count) if measure == "elapsed" else _Period(value)
     # Two logs of a rank may tell the same: the longest is taken.
-    longest: dict[int, dict[int, float]] = {}
+    longest: dict[int, dict[int, _Period]] = {}
     for (rank, _), log in sorted(logs.items()):
         longest[rank] = max(longest.get(rank, {}), log, key=len)
-    slowest: dict[int, float] = {}
+    slowest: dict[int, _Period] = {}
     for log in longest.values():
-        for number, value in log.items():
-            slowest[number] = max(slowest.get(number, 0.0), value)
-    return [value for _, value in sorted(slowest.items())]
+        for number, one in log.items():
+            slowest[number] = max(slowest.get(number, one), one)
+    return [one for _, one in sorted(slowest.items())]
 
 
 def _value(row: dict[str, Any], measure: str) -> float | None:
@@ -201,16 +210,17 @@ def _compare(logs: Sides, chosen: _Choice, margin: float) -> dict[str, Any]:
     }
 
 
-def _drop_copies(runs: Sequence[list[float]]) -> list[list[float]]:
+def _drop_copies(runs: Sequence[list[_Period]]) -> list[list[_Period]]:
     """The runs that have a period, without copies of one recording, which are no repeats."""
     return [list(values) for values in dict.fromkeys(map(tuple, runs)) if values]
 
 
-def _summarise(values: list[float]) -> RunValue:
+def _summarise(periods: list[_Period]) -> RunValue:
     """The mean period, and how well it is known within the run; neighbours may be alike."""
-    mean = math.fsum(values) / len(values)
-    relative = [round(value / mean * _UNIT) for value in values]
-    scatter = measure_scatter(Series(values=relative, weights=[1] * len(values)), 1)
+    weights = [one.count for one in periods]
+    mean = math.fsum(one.length * one.count for one in periods) / sum(weights)
+    relative = [round(one.length * one.count / mean * _UNIT) for one in periods]
+    scatter = measure_scatter(Series(values=relative, weights=weights), 1)
     return RunValue(mean, scatter.log_standard_error, scatter.effective_count)
 
 

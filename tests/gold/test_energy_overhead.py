@@ -55,6 +55,12 @@ def test_what_the_tee_adds_to_a_step_is_the_difference_of_the_means_over_runs() 
     assert less["verdict"].startswith("1.55x less, 95 % 1.4")
 
 
+def test_a_log_that_is_written_every_few_steps_tells_the_energy_of_one() -> None:
+    row = compare([energies(60.0, 60.0, stands_for_count=2)], [energies(30.0, 30.0)])
+    assert (row["energy_j"], row["baseline_energy_j"]) == (pytest.approx(30), pytest.approx(30))
+    assert row["mean_power_w"] == pytest.approx(60), "of the time that the log says"
+
+
 def test_fewer_than_three_runs_per_side_are_no_verdict() -> None:
     row = compare(side(30.0, 31.0), side(20.0, 20.5))
     assert (row["verdict_class"], row["energy_low_ratio"]) == ("inconclusive", None)

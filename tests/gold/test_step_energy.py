@@ -139,11 +139,12 @@ def test_readings_that_do_not_say_their_gpu_are_not_added_up(engine: Bench) -> N
 def test_epochs_of_the_longest_log_stand_beside_steps_and_what_was_not_sampled_has_no_row(engine: Bench) -> None:
     samples = power(*((second, 100) for second in range(9)))
     logs = [epoch(0, 4), epoch(4, 8, 2), epoch(1, 2, source_sha256="other"), epoch(0, 4, 3, ts_ns=None)]
+    logs[1]["stands_for_count"] = 10
     rows = energies(engine, samples, step(1, 2), logged=logs)
-    assert rows.select("timed_by", "period", "step_number", "energy_j", "evidence").rows() == [
-        ("log", "epoch", 1, pytest.approx(400), "measured"),
-        ("log", "epoch", 2, pytest.approx(400), "measured"),
-        ("profile", "step", 0, pytest.approx(100), "modelled"),
+    assert rows.select("timed_by", "period", "step_number", "energy_j", "stands_for_count", "evidence").rows() == [
+        ("log", "epoch", 1, pytest.approx(400), 1, "measured"),
+        ("log", "epoch", 2, pytest.approx(400), 10, "measured"),
+        ("profile", "step", 0, pytest.approx(100), 1, "modelled"),
     ]
     assert energies(engine, [], step(1, 2)).is_empty()
 

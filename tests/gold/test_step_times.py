@@ -255,7 +255,7 @@ def test_a_record_of_every_tenth_step_stands_for_ten() -> None:
     often = make_log(*[10] * 40, duration_source="difference")
     seldom = make_log(*[100] * 4, duration_source="difference")
     for place, row in enumerate(seldom):
-        row["period_number"] = 10 * place
+        row |= {"period_number": 10 * place, "stands_for_count": 10}
     seldom[0]["duration_ns"] = None
     rows = [measure_step_times(log=log)["log"] for log in (often, seldom)]
     assert [(row["step_ns"], row["median_step_ns"]) for row in rows] == [(10 * MS, 10 * MS)] * 2

@@ -119,6 +119,25 @@ def test_durations_are_compared_where_no_rate_is_told_and_times_of_writing_last(
     )
 
 
+def test_a_log_written_every_few_steps_is_compared_step_by_step() -> None:
+    def write(*counts: int) -> pa.Table:
+        """A log of steps of three seconds, written after so many."""
+        known = {"period": "step", "duration_source": "difference"}
+        return log(*({**known, "stands_for_count": count, "duration_ns": 3 * S * count} for count in counts))
+
+    row = compare(write(10, 10), write(20, 20, 5))
+    assert (row["compared_by"], row["slowdown_ratio"]) == ("elapsed", pytest.approx(1))
+    assert (row["period_ns"], row["baseline_period_ns"]) == (3 * S, 3 * S)
+
+
+def test_a_mean_step_is_that_of_all_steps_however_many_a_record_stands_for() -> None:
+    known = {"period": "step", "duration_source": "difference"}
+    tee = log(
+        *({**known, "stands_for_count": count, "duration_ns": length * S} for count, length in ((1, 2), (10, 30)))
+    )
+    assert compare(tee, tee)["period_ns"] == 32 * S // 11
+
+
 def test_what_was_logged_otherwise_is_told() -> None:
     row = compare(rates(8, 8, batch_size=64), rates(9, 9, batch_size=1024))
     assert row["caveat"] == "the logs differ in batch size: 64 against 1024"
