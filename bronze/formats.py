@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from bronze import (
     collective_records,
     copy_rate_csv,
     copy_rates,
+    device_monitor,
     device_readings,
     device_samples,
     eat_bundle,
@@ -67,6 +69,7 @@ VERSIONS = (
     step_lines.VERSION,
     collective_json.VERSION,
     device_readings.VERSION,
+    device_monitor.VERSION,
     eat_bundle.VERSION,
     copy_rate_csv.MAP.version,
     span_patterns.VERSION,
@@ -78,6 +81,8 @@ VERSIONS = (
     wandb_log.VERSION,
 )
 HEAD_BYTES = 1 << 18
+# A number, or a date: no name of a column.
+_VALUE = re.compile(r"[-+]?[0-9][0-9.,eE:/ +-]*")
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,12 @@ FORMATS = (
         ("device_samples",),
         _ignore_keys(device_readings.NvidiaSmiReader),
     ),
+    Format(
+        "nvidia_smi_dmon",
+        device_monitor.is_monitor,
+        ("device_samples",),
+        _ignore_keys(device_monitor.DeviceMonitorReader),
+    ),
     Format("dcgm", device_readings.is_dcgm, ("device_samples",), _ignore_keys(device_readings.DcgmReader)),
     JOB_LOG,
     Format(
@@ -210,4 +221,7 @@ def describe_unknown(head: bytes) -> str | None:
     if not header:
         return None
     shown = ", ".join(header)[:160]
+    if _VALUE.fullmatch(header[0].strip()):
+        nameless = "its first line holds values and not the names of columns (nvidia-smi leaves those out at noheader)"
+        return f"{nameless}: {shown}"
     return f"it is a table whose columns no reader knows: {shown}"

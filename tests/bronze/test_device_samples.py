@@ -50,6 +50,39 @@ def test_a_clock_without_a_zone_gives_no_utc() -> None:
     )
 
 
+# -- nvidia-smi dmon ------------------------------------------------------------------------------------------------
+
+_DMON = b"#Date        Time         gpu    pwr  mtemp     sm \n#YYYYMMDD    HH:MM:SS     Idx      W      C      % \n"
+
+
+def test_a_column_of_dmon_is_a_reading_in_the_unit_of_its_second_line() -> None:
+    found = read_source(b"\n" + _DMON + b" 20240229    23:59:59       1    525      -     99 \n")
+    assert found.format == "nvidia_smi_dmon"
+    known = {"offset_bytes": 1 + len(_DMON), "tool": "nvidia_smi", "wall_ns": 1709251199 * 10**9, "device_id": 1}
+    assert found.table("device_samples") == [
+        {"ordinal": 0, **known, "metric": "pwr", "unit": "W", "value": "525", "value_number": 525.0},
+        {"ordinal": 1, **known, "metric": "mtemp", "unit": "C", "value": "-", "missing_reason": "nvidia-smi prints -"},
+        {"ordinal": 2, **known, "metric": "sm", "unit": "%", "value": "99", "value_number": 99.0},
+    ]
+
+
+def test_names_that_come_again_may_be_others_and_a_row_of_another_width_is_reported() -> None:
+    other = b"# gpu     fb\n# Idx     MB\n    0    909\n    0    909     1\n"
+    found = read_source(_DMON + b" 20240229    23:59:59       0      1      2      3 \n" + _DMON + other)
+    assert [(row["metric"], row["unit"], row.get("wall_ns")) for row in found.table("device_samples")] == [
+        *((metric, unit, 1709251199 * 10**9) for metric, unit in (("pwr", "W"), ("mtemp", "C"), ("sm", "%"))),
+        ("fb", "MB", None),
+    ]
+    assert found.reasons == ["it has 3 columns, and the line of names before it has 2"]
+
+
+def test_a_time_without_a_date_is_no_time() -> None:
+    assert "wall_ns" not in read_source(b"# Time gpu sm\n# HH:MM:SS Idx %\n12:00:00 0 7\n").table("device_samples")[0]
+
+
+# -- nvidia-smi --query-gpu, in its cells ---------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("cell", ["[N/A]", "[Not Supported]", "N/A", "[Unknown Error]"])
 def test_what_is_not_there_has_no_number_and_a_reason(cell: str) -> None:
     (row,) = read_source(f"power.draw [W]\n{cell}\n".encode()).table("device_samples")

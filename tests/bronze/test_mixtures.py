@@ -47,6 +47,7 @@ _FILES = {
     "nccl_inspector": (json.dumps({"header": {}, "coll_perf": {}}).encode(), 1),
     "nccl_tests": (json.dumps({"results": [{"out_of_place": None}]}).encode(), 1),
     "nvidia_smi": (b"index, power.draw [W], memory.used [MiB]\n0, 1 W, 2 MiB\n", 2),
+    "nvidia_smi_dmon": (b"# gpu    pwr     sm\n# Idx      W      %\n    0    525     99\n", 2),
     "copy_rate_csv": (b"size,bw\n64,0.5\n128,1\n", 2),
     "span_kinds": (b'# ours\n[[pattern]]\nid = "a"\nkind = "compute"\nname = "b"\n', 1),
     "dcgm": (b"DCGM_FI_X 1\n", 1),
@@ -90,7 +91,7 @@ def test_every_format_is_told_by_its_content(land_files: LandFiles, everything: 
     for name, (_, rows) in everything.items():
         assert answer[name]["rows_count"] == rows == counts[answer[name]["source_sha256"]], name
     (run,) = landed.runs.to_dicts()
-    assert (run["events_count"], run["records_count"], run["unreadable_count"]) == (2, 149, 1)
+    assert (run["events_count"], run["records_count"], run["unreadable_count"]) == (2, 151, 1)
     assert (run["ranks_count"], run["conflicts"]) == (1, None)
 
 
@@ -170,6 +171,18 @@ def test_a_file_of_records_beside_traces_changes_nothing_of_them(land_files: Lan
         silver.materialise(land_files.lake, run_id, chosen)
         content_of[run_id] = [land_files.lake.scan(table, [run_id]).drop("run_id").collect() for table in tables]
     assert all(one.equals(other) for one, other in zip(*content_of.values(), strict=True))
+
+
+def test_a_table_without_its_header_is_refused_with_what_is_missing(land_files: LandFiles) -> None:
+    landed = land_files({"a.csv": b"2026/11/19 13:30:34.332, 0, 526.5\n2026/11/19 13:30:35.332, 0, 526.5\n"})
+    assert "holds values and not the names of columns (nvidia-smi leaves those out at noheader): 2026/11/19" in str(
+        landed.file("a.csv")["reason"]
+    )
+
+
+def test_shares_of_processes_are_not_taken_for_those_of_a_device(land_files: LandFiles) -> None:
+    rows = b"# gpu         pid   type     sm    mem    command \n# Idx           #    C/G      %      %    name \n"
+    assert land_files({"a.txt": rows + b"    0        493     C     98      4    python3 \n"}).file("a.txt")["reason"]
 
 
 def test_a_table_that_no_reader_knows_is_refused_by_its_columns(land_files: LandFiles) -> None:

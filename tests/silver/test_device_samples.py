@@ -46,6 +46,22 @@ def test_readings_come_into_one_unit_and_a_clock_without_a_zone_is_not_taken_for
 
 
 @pytest.mark.given(
+    *(
+        reading(metric, "525", SMI, unit=unit, value_number=525.0, wall_ns=5)
+        for metric, unit in (("pwr", "W"), ("sm", "%"), ("fb", "MB"), ("pclk", "MHz"), ("gtemp", "C"), ("mem", "%"))
+    )
+)
+def test_what_dmon_prints_are_the_same_quantities_under_shorter_names(found: Silver) -> None:
+    assert found.rows("device_samples", "quantity", "unit", "value_number") == [
+        ("power", "W", 525.0),
+        ("gpu_utilization", "1", 5.25),
+        ("memory_used", "B", 525.0 * (1 << 20)),
+        ("sm_clock", "Hz", 525e6),
+        ("gpu_temperature", "C", 525.0),
+    ]
+
+
+@pytest.mark.given(
     reading("power.draw", "[N/A]", SMI, unit="W", ts_ns=9, missing_reason="nvidia-smi prints [N/A]"),
     reading("power.draw", "1", SMI, unit="horses", value_number=1.0, ts_ns=9),
     reading("fan.speed", "1", SMI, unit="%", value_number=1.0, ts_ns=9),
