@@ -80,6 +80,7 @@ def read_log(log: pa.Table, traced: tuple[int, int] | None, *, is_tied: bool) ->
         timed_by="log_elapsed" if is_elapsed else "log_duration",
         evidence="modelled" if is_elapsed else "measured",
         is_bare=is_placed and not overlapping,
+        is_placed=is_placed,
         caveats=tuple(said),
     )
 

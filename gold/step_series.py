@@ -43,6 +43,8 @@ class Series:
     evidence: str = "measured"
     # Whether no profiler ran during these steps, as far as is known.
     is_bare: bool = False
+    # Whether it is known when each of these steps was.
+    is_placed: bool = True
     caveats: tuple[str, ...] = ()
     reason: str | None = None
 

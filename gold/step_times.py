@@ -204,4 +204,6 @@ def _find_burden(rows: dict[str, _Row], claimed: float | None) -> tuple[float | 
         return ratio, f"traced steps take {ratio:.2f} times as long as those of the log without the profiler"
     if claimed is not None:
         return claimed, f"traced steps take {claimed:.2f} times as long as others, as the manifest says"
-    return None, "what the profiler costs is not known, because no step without it was logged"
+    is_unplaced = log is not None and log.mean() is not None and not log.series.is_placed
+    why = "the log does not say when its steps ran" if is_unplaced else "no step without it was logged"
+    return None, f"what the profiler costs is not known, because {why}"

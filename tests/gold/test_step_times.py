@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from gold import logged_steps, step_times, traced_steps
 from lake.engines import PolarsEngine
@@ -300,6 +301,20 @@ def test_a_log_of_the_traced_steps_themselves_says_nothing_of_what_recording_cos
     assert rows["trace"]["recording_slowdown_ratio"] is None
     assert "what the profiler costs is not known" in rows["trace"]["caveat"]
     assert "the profiler recorded during 2 of 2 steps of the log" in rows["log"]["caveat"]
+
+
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        (make_log(100, 100, ts_ns=None), "the log does not say when its steps ran"),
+        ([], "no step without it was logged"),
+        (make_log(100, 100, duration_ns=None), "no step without it was logged"),
+    ],
+    ids=["no times of day", "no log", "no durations"],
+)
+def test_why_the_cost_of_recording_is_not_known_is_said(log: list[dict[str, Any]], why: str) -> None:
+    caveat = measure_step_times(steps_of(131, 131), log)["trace"]["caveat"]
+    assert f"what the profiler costs is not known, because {why}" in caveat
 
 
 def test_where_no_log_tells_it_the_manifest_says_what_recording_costs() -> None:
