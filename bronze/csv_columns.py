@@ -26,6 +26,10 @@ _SECOND_NS = 1_000_000_000
 _EARLIEST_NS = 10**17
 _MOMENT, _CLOCK = "ts_ns", "clock_ns"
 _FEW_DIGITS = 18
+# Cells that say more than a number, or say it otherwise: 250ms, 5,432.5 and, of a count, 7.0.
+_WITH_UNIT = re.compile(r"([+-]?[0-9][0-9.eE+-]*)\s*([a-zµμ]{1,12})")
+_GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?")
+_WHOLE_FLOAT = re.compile(r"(-?[0-9]+)\.0+")
 _PLAIN_DECIMALS = re.compile(r"(?:[0-9]{1,10}\.[0-9]{1,9}\n)*[0-9]{1,10}\.[0-9]{1,9}")
 _UNITS = {
     "time": {
@@ -34,9 +38,17 @@ _UNITS = {
         "μs": 1_000,
         "µs": 1_000,  # the micro sign and the Greek letter look alike, and both occur
         "ms": 1_000_000,
+        "milliseconds": 1_000_000,
+        "msec": 1_000_000,
         "s": _SECOND_NS,
         "sec": _SECOND_NS,
+        "secs": _SECOND_NS,
+        "second": _SECOND_NS,
         "seconds": _SECOND_NS,
+        "min": 60 * _SECOND_NS,
+        "minutes": 60 * _SECOND_NS,
+        "h": 3600 * _SECOND_NS,
+        "hours": 3600 * _SECOND_NS,
     },
     "bytes": {
         "b": 1,
@@ -226,6 +238,9 @@ def _value(kind: str, factor: int, cell: str) -> tuple[Any, bool]:
     if not cell:
         return None, True
     if kind == "time":
+        said = _WITH_UNIT.fullmatch(stripped)
+        if said is not None and (unit := _UNITS["time"].get(said[2])) is not None:
+            return parse_nanoseconds(said[1], unit)
         return parse_nanoseconds(stripped, factor)
     if kind == "rate":
         found, is_exact = scale_decimal(stripped, factor)
@@ -234,9 +249,11 @@ def _value(kind: str, factor: int, cell: str) -> tuple[Any, bool]:
     if kind in _UNITS:
         return scale_decimal(stripped, factor)
     if kind == "whole":
-        found = parse_integer(stripped)
-        return found, found is not None
+        found, as_float = parse_integer(stripped), _WHOLE_FLOAT.fullmatch(stripped)
+        return (parse_integer(as_float[1]), False) if as_float is not None else (found, found is not None)
     if kind == "number":
+        if _GROUPED.fullmatch(stripped):
+            return parse_number(stripped.replace(",", ""))[0], False
         return parse_number(stripped)
     return stripped, stripped == cell
 

@@ -32,7 +32,7 @@ class Record(NamedTuple):
         return not self.data.strip()
 
 
-def records(lines: Iterator[Line | UnreadableRange]) -> Iterator[list[Record] | UnreadableRange]:
+def records(lines: Iterator[Line | UnreadableRange], delimiter: str = ",") -> Iterator[list[Record] | UnreadableRange]:
     """Cells record by record, many at a time; what is no record is a byte range, and the next line is tried."""
     together: list[Line] = []
     size = 0
@@ -43,9 +43,9 @@ def records(lines: Iterator[Line | UnreadableRange]) -> Iterator[list[Record] | 
         together.append(found)
         size += len(found[1])
         if len(together) >= _RECORDS or size >= MOST_RECORD_BYTES:
-            yield from _parse_lines(together)
+            yield from _parse_lines(together, delimiter)
             together, size = [], 0
-    yield from _parse_lines(together)
+    yield from _parse_lines(together, delimiter)
 
 
 def _join_quoted_lines(lines: Iterator[Line | UnreadableRange]) -> Iterator[Line | UnreadableRange]:
@@ -84,24 +84,24 @@ def _close_quote(
     return None
 
 
-def _parse_lines(together: list[Line]) -> Iterator[list[Record] | UnreadableRange]:
+def _parse_lines(together: list[Line], delimiter: str) -> Iterator[list[Record] | UnreadableRange]:
     """Parse lines at once; where one of them is to blame, one by one."""
     texts = [as_text(data) for _, data in together]
     try:
-        rows = [cells or [""] for cells in csv.reader(texts)]
+        rows = [cells or [""] for cells in csv.reader(texts, delimiter=delimiter)]
     except csv.Error:
         rows = []
     if len(rows) == len(texts):
         yield [Record(offset, data, cells) for (offset, data), cells in zip(together, rows, strict=True)]
         return
     for offset, data in together:
-        found = _record(offset, data)
+        found = _record(offset, data, delimiter)
         yield found if isinstance(found, UnreadableRange) else [found]
 
 
-def _record(offset: int, data: bytes) -> Record | UnreadableRange:
+def _record(offset: int, data: bytes, delimiter: str) -> Record | UnreadableRange:
     try:
-        found = list(csv.reader([as_text(data)]))
+        found = list(csv.reader([as_text(data)], delimiter=delimiter))
     except csv.Error as error:
         return make_range(offset, len(data), f"it is no CSV record: {error}", data)
     return Record(offset, data, (found[0] if found else []) or [""])
@@ -113,9 +113,10 @@ def describe_width(record: Record, width: int) -> UnreadableRange:
     return make_range(record.offset, len(record.data), reason, record.data)
 
 
-def header_cells(line: bytes) -> list[str]:
+def header_cells(line: bytes, delimiter: str = ",") -> list[str]:
     """The cells of a line that may be a header; none where it is no record or far too wide."""
-    found = _record(0, line) if len(line) <= 1 << 16 and b"," in line else None
+    is_parted = len(line) <= 1 << 16 and delimiter.encode() in line
+    found = _record(0, line, delimiter) if is_parted else None
     return (
         [cell.strip() for cell in found.cells] if isinstance(found, Record) and len(found.cells) <= MOST_CELLS else []
     )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from bronze.csv_records import Record
     from bronze.limits import Limits
+    from bronze.lines import Line
     from lake.tables import Table
 
 
@@ -26,9 +27,13 @@ class CsvTableReader(RecordReader):
     ) -> None:
         super().__init__(table)
         self._table, self._map, self._told = table, known, told
-        self._records = records(split_lines(blocks, min(MOST_RECORD_BYTES, limits.max_event_bytes)))
+        self._records = self._split(split_lines(blocks, min(MOST_RECORD_BYTES, limits.max_event_bytes)))
         self._header: list[str] | None = None
         self._places: list[csv_columns.ColumnSource] = []
+
+    def _split(self, lines: Iterator[Line | UnreadableRange]) -> Iterator[list[Record] | UnreadableRange]:
+        """The records of the lines, the header first."""
+        return records(lines)
 
     def _read(self) -> Iterator[None]:
         for found in self._records:

@@ -221,6 +221,8 @@ def describe_unknown(head: bytes) -> str | None:
     if not header:
         return None
     shown = ", ".join(header)[:160]
+    if training_csv.counts_without_time(header):
+        return f"it counts epochs or steps and says no time, duration or throughput of them: {shown}"
     if _VALUE.fullmatch(header[0].strip()):
         nameless = "its first line holds values and not the names of columns (nvidia-smi leaves those out at noheader)"
         return f"{nameless}: {shown}"

@@ -1,8 +1,11 @@
-"""The reader of a training log as JSON lines: an object that counts a step and says its time is a record of a table."""
+"""The reader of a training log in JSON, as lines or as one document: an object that counts a step is a record."""
 
 from __future__ import annotations
 
+import json
+import re
 from decimal import Decimal
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from bronze import csv_columns, json_text, training_log
@@ -15,20 +18,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bronze.limits import Limits
+    from bronze.lines import Line
 
 VERSION = 1
 _MOST_LINE_BYTES = 1 << 20
 # The first lines may be of other things: a configuration, an evaluation before training.
 _FIRST_LINES = 64
+_HEAD_BYTES = 1 << 18
+_MARK = b"\xef\xbb\xbf"
+_BLANK = b" \t\r\n"
+_BEFORE = (_MARK + _BLANK).decode("latin-1")
+# Where a document of Hugging Face's Trainer has its records.
+_HISTORY = re.compile(r'"log_history"\s*:\s*')
+_SPACES = re.compile(r"[\s,]*")
+# Strings of others may hold what JSON forbids in them: only where an object ends is asked.
+_DECODER = json.JSONDecoder(strict=False, parse_float=str, parse_int=str, parse_constant=str)
 
 
 def is_training_json(head: bytes) -> bool:
-    """Whether lines begin that are objects, and one of the first is a record of training."""
-    lines = [
-        line for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n", _FIRST_LINES)[:_FIRST_LINES] if line.strip()
-    ]
-    found = (json_text.parse_object(as_text(line)) for line in lines if line.lstrip().startswith(b"{"))
-    return bool(lines) and lines[0].lstrip().startswith(b"{") and any(is_header(said) for said in found if said)
+    """Whether a record of training is among the first objects."""
+    head = head.removeprefix(_MARK).lstrip(_BLANK)
+    if not head.startswith((b"{", b"[")):
+        return False
+    found = _first_lines(head) if head.startswith(b"{") else []
+    documents = [] if found else _split_document(head)
+    return any(_is_record(said) for said in (*found, *(_parse(data) for _, data in documents)))
 
 
 class TrainingJsonReader(RecordReader):
@@ -36,23 +50,48 @@ class TrainingJsonReader(RecordReader):
 
     def __init__(self, blocks: Iterator[bytes], limits: Limits) -> None:
         super().__init__(training_log.TABLE)
-        self._lines = split_lines(blocks, min(_MOST_LINE_BYTES, limits.max_event_bytes))
+        self._blocks, self._most_bytes = blocks, limits.max_event_bytes
         self._rows = TrainingRows()
         self._has_loss: bool | None = None
 
     def _read(self) -> Iterator[None]:
-        for line in self._lines:
-            if isinstance(line, UnreadableRange):
-                self.report(line)
+        begin = b""
+        for block in self._blocks:
+            begin += block
+            if len(begin) >= _HEAD_BYTES:
+                break
+        blocks = chain([begin], self._blocks)
+        is_lines = bool(_first_lines(begin[:_HEAD_BYTES].removeprefix(_MARK).lstrip(_BLANK)))
+        most = min(_MOST_LINE_BYTES, self._most_bytes)
+        for found in split_lines(blocks, most) if is_lines else self._split(blocks):
+            if isinstance(found, UnreadableRange):
+                self.report(found)
             else:
-                self._take(*line)
+                self._take(*found)
             yield
+
+    def _split(self, blocks: Iterator[bytes]) -> Iterator[Line | UnreadableRange]:
+        """The objects of a document, which is held whole; what follows a fault in it is reported."""
+        held = b""
+        for block in blocks:
+            held += block
+            if len(held) > self._most_bytes:
+                reason = f"the document is longer than {self._most_bytes:,} bytes: write an object per line"
+                yield make_range(0, len(held) + sum(map(len, blocks)), reason, held)
+                return
+        end = 0
+        for offset, data in _split_document(held):
+            end = offset + len(data)
+            yield offset, data
+        rest = held[end:].strip(_BLANK + b",")
+        if rest and not rest.startswith((b"]", b"}")):
+            yield make_range(end, len(held) - end, "from here on it is no JSON", held[end:])
 
     def _take(self, offset: int, data: bytes) -> None:
         if not data.strip():
             self.passed_count += 1
             return
-        said = json_text.parse_object(as_text(data))
+        said = _parse(data)
         if said is None:
             self.report(make_range(offset, len(data), "it is no JSON object", data))
         elif not self._is_training(said):
@@ -62,10 +101,12 @@ class TrainingJsonReader(RecordReader):
 
     def _is_training(self, said: dict[str, Any]) -> bool:
         """Whether an object is a record of training: where the first one has a loss, one without is an evaluation."""
-        columns = MAP.columns(said) if is_header(said) else set()
-        if columns and self._has_loss is None:
-            self._has_loss = "loss_number" in columns
-        return bool(columns) and (not self._has_loss or "loss_number" in columns)
+        has_loss = "loss_number" in MAP.columns(said)
+        if not _is_record(said):
+            return False
+        if self._has_loss is None:
+            self._has_loss = has_loss
+        return has_loss or not self._has_loss
 
 
 class TrainingRows:
@@ -82,6 +123,43 @@ class TrainingRows:
             self._names, self._places = names, MAP.places(names)
         columns = csv_columns.columns(self._places, [[_write_cell(value) for value in said.values()]])
         return {**{name: values[0] for name, values in columns.items()}, "record": "csv"}
+
+
+def _first_lines(head: bytes) -> list[dict[str, Any] | None]:
+    """The objects of the first lines; none where the first line is no whole object, or one that holds records."""
+    lines = [line for line in head.split(b"\n", _FIRST_LINES)[:_FIRST_LINES] if line.strip()]
+    if not lines or _parse(lines[0]) is None or _HISTORY.search(lines[0].decode("latin-1")):
+        return []
+    return [_parse(line) for line in lines]
+
+
+def _split_document(data: bytes) -> Iterator[Line]:
+    """The objects in a list, in the history of Hugging Face's Trainer, or the one that is all of it."""
+    text = data.decode("latin-1")  # a character is a byte, so places are those of the source
+    history = _HISTORY.search(text)
+    place = len(text) - len(text.lstrip(_BEFORE)) if history is None else history.end()
+    if text[place : place + 1] == "[":
+        place += 1
+    while True:
+        found = _SPACES.match(text, place)
+        place = place if found is None else found.end()
+        if text[place : place + 1] != "{":
+            return
+        try:
+            end = _DECODER.raw_decode(text, place)[1]
+        except (ValueError, RecursionError):
+            return
+        yield place, data[place:end]
+        place = end
+
+
+def _parse(data: bytes) -> dict[str, Any] | None:
+    return json_text.parse_object(as_text(data)) if data.lstrip().startswith(b"{") else None
+
+
+def _is_record(said: dict[str, Any] | None) -> bool:
+    """Whether an object counts a step and says something of its time, each as one value."""
+    return said is not None and is_header(name for name, value in said.items() if not isinstance(value, list | dict))
 
 
 def _write_cell(value: Any) -> str:

@@ -180,6 +180,13 @@ def test_a_table_without_its_header_is_refused_with_what_is_missing(land_files: 
     )
 
 
+def test_a_log_without_times_is_refused_for_that(land_files: LandFiles) -> None:
+    landed = land_files({"metrics.csv": b"epoch,step,train_loss\n0,10,2.5\n"})
+    assert str(landed.file("metrics.csv")["reason"]).startswith(
+        "it counts epochs or steps and says no time, duration or throughput of them: epoch, step, train_loss"
+    )
+
+
 def test_shares_of_processes_are_not_taken_for_those_of_a_device(land_files: LandFiles) -> None:
     rows = b"# gpu         pid   type     sm    mem    command \n# Idx           #    C/G      %      %    name \n"
     assert land_files({"a.txt": rows + b"    0        493     C     98      4    python3 \n"}).file("a.txt")["reason"]

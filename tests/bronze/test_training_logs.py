@@ -8,6 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bronze.formats import recognise_format
+from bronze.limits import Limits
 from bronze.training_csv import MAP
 from tests.support.bronze_sources import read_source
 
@@ -87,6 +89,13 @@ def test_an_epoch_is_a_row_with_its_time_exact() -> None:
             b"7,1700000000,1700000001",
             {"step_number": 7, "ts_ns": 1_700_000_000 * 10**9, "args": '{"time":"1700000001"}'},
         ),
+        (b"step\tstep_time", b"7\t0.5", {"step_number": 7, "duration_ns": 500_000_000}),
+        (b"step;loss;step_time", b"7;2,5;0,25", {"step_number": 7, "loss_number": 2.5, "duration_ns": 250_000_000}),
+        (b"epoch,duration (min)", b"7,1.5", {"epoch_number": 7, "duration_ns": 90 * 10**9}),
+        (b"step,step_time", b"7.0,250ms", {"step_number": 7, "duration_ns": 250_000_000, "args": '{"step":"7.0"}'}),
+        (b"step,tps", b'7,"5,432.5"', {"step_number": 7, "tokens_per_second": 5432.5, "args": '{"tps":"5,432.5"}'}),
+        (b"step,tps", b'7,"5,43"', {"step_number": 7, "args": '{"tps":"5,43"}'}),
+        (b"# made by us\n\n# step,dt", b"7,1", {"step_number": 7, "duration_ns": 10**9}),
         (b"\xef\xbb\xbfEpoch,images/sec", b"7,3", {"epoch_number": 7, "samples_per_second": 3.0}),
     ],
 )
@@ -204,6 +213,42 @@ def test_an_evaluation_is_passed_by_and_a_line_that_is_no_object_is_reported() -
     assert [row["clock_ns"] for row in found.table("training_log")] == [500_000_000] * 2
     assert found.reasons == ["it is no JSON object"]
     assert (found.lines_count, found.reader.passed_count) == (5, 2)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b'[{"step": 1, "time": 0.5},\n {"step": 2,\n  "time": 0.25}]\n',
+        b'\xef\xbb\xbf \n[{"step": 1, "time": 0.5}, {"step": 2, "time": 0.25}]',
+        b'{"log_history": [{"step": 1, "time": 0.5}, {"step": 2, "time": 0.25}], "x": [{"step": 3, "time": 1}]}',
+    ],
+    ids=["a list", "a list after a byte order mark", "a history of the Trainer of Hugging Face"],
+)
+def test_records_may_stand_in_one_document(written: bytes) -> None:
+    found = read_source(written)
+    assert found.format == "training_json"
+    rows = found.table("training_log")
+    assert [(row["step_number"], row["clock_ns"]) for row in rows] == [(1, 500_000_000), (2, 250_000_000)]
+    assert [written[row["offset_bytes"] :][:9] for row in rows] == [b'{"step": ', b'{"step": ']
+
+
+def test_the_throughput_of_a_whole_run_is_a_record_of_its_last_step() -> None:
+    said = {"epoch": 1.0, "step": 500, "train_runtime": 12.5, "train_samples_per_second": 80.5, "train_loss": 2.5}
+    steps = [{"epoch": 0.5, "loss": 3.5, "step": 250}, {"eval_loss": 3.0, "eval_samples_per_second": 9, "step": 500}]
+    found = read_source(json.dumps({"log_history": [*steps, said]}, indent=2).encode())
+    (row,) = found.table("training_log")
+    assert (row["step_number"], row["samples_per_second"], row["loss_number"]) == (500, 80.5, 2.5)
+
+
+def test_a_document_too_long_to_be_held_is_reported() -> None:
+    long = json.dumps([{"step": number, "time": 1} for number in range(40_000)]).encode()
+    found = read_source(long, limits=Limits(max_event_bytes=1 << 19))
+    assert found.reasons == ["the document is longer than 524,288 bytes: write an object per line"]
+
+
+@pytest.mark.parametrize("data", [b'{"step": [1], "time": [2]}', b"[[[", b'[{"step": 1}]', b'{"step": 1, "time":'])
+def test_other_documents_are_left_to_other_readers(data: bytes) -> None:
+    assert recognise_format(data, lambda: iter([data])) is None
 
 
 # -- lines on a step ------------------------------------------------------------------------------------------------
