@@ -276,6 +276,7 @@ class Peek:
 
 def peek(again: Callable[[], Iterator[bytes]], name: str, limits: Limits) -> Peek:
     """Look at the first bytes of a file; of a trace, at what it says of itself before its events."""
+    head = b""
     try:
         head = read_head(again(), limits)
         if nsys_report.is_report(name):
@@ -286,7 +287,7 @@ def peek(again: Callable[[], Iterator[bytes]], name: str, limits: Limits) -> Pee
         reader = KinetoReader(iter(Inflated(again(), limits)), limits)
         next(iter(reader), None)
     except (NotATrace, EvidenceRejected):
-        return Peek(None)
+        return Peek(None, head)
     return Peek(TRACE, head, reader.envelope)
 
 

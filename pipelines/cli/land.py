@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _SUFFIXES = re.compile(r"(\.(json|gz|zst|zstd|pt|trace|chrome|csv|log|txt|sqlite|jsonl))+$", re.IGNORECASE)
 _RANK = re.compile(r"[-_.]?(?:rank|worker|r)[-_]?$", re.IGNORECASE)
 _NOTHING_READ = "none of these files is in a format that teetotal reads; docs/landing.md lists them"
+_MOST_NAMES = 3
 _MOST_MANIFEST_BYTES = 1 << 20
 
 
@@ -76,8 +77,15 @@ def land_files(
         typed = {key: claim_from_text(key, value) for key, value in given.items()}
         seals = replace(zone.seals, must_be_sealed=False)
         peeks = {key: _peek(name, key, file, limits, seals) for key, file in files.items()}
+        left_out = _leave_out(peeks, {path.name for path in paths if not path.is_dir()})
+        files = {key: file for key, file in files.items() if key not in left_out}
+        peeks = {key: one for key, one in peeks.items() if key not in left_out}
+        if left_out and not files:
+            raise EvidenceRejected(_NOTHING_READ, "name a file to land it all the same")
         claims = {**_merge_envelopes(peeks.values()), **recorded.claims, **typed}
-        notes = [] if any(one.format for one in peeks.values()) or not files else [_NOTHING_READ]
+        notes = _name_unread(peeks)
+        if left_out:
+            notes.append(f"left out, as no telemetry: {_list_some(left_out)}; name a file to land it all the same")
         notes += _name_misplaced(recorded.extra)
         notes += _add_regime(claims, peeks)
         text = Manifest(claims, recorded.extra).to_toml()
@@ -231,6 +239,31 @@ def _peek(run_id: str, name: str, file: SourceFile, limits: Limits, seals: Landi
         found = peek(blocks, name, limits)
     # Whoever lands it need not be able to open it.
     return replace(found, format="sealed") if was_sealed and found.format is None else found
+
+
+def _leave_out(peeks: Mapping[str, Peek], named: Collection[str]) -> list[str]:
+    """Files of a directory that no reader takes and that are no text, as checkpoints of a model are.
+
+    Where a recorder signed which files the run has, all are landed.
+    """
+    if any(one.format == "recording_statement" for one in peeks.values()):
+        return []
+    return [name for name, one in peeks.items() if one.format is None and name not in named and b"\0" in one.head]
+
+
+def _name_unread(peeks: Mapping[str, Peek]) -> list[str]:
+    """Which files will be rejected, because no reader takes them."""
+    unread = [name for name, one in peeks.items() if one.format is None]
+    if not unread:
+        return []
+    if len(unread) == len(peeks):
+        return [_NOTHING_READ]
+    return [f"in no format that teetotal reads: {_list_some(unread)}; docs/landing.md lists what is read"]
+
+
+def _list_some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 def _name_misplaced(extra: Mapping[str, Any]) -> list[str]:

@@ -22,6 +22,7 @@ from lake.locations import Location
 from lake.regular_files import SourceFile, Tree, copy_file, open_named
 from pipelines.cli.main import main
 from tests.support.processes import await_ready, start
+from tests.support.recording_statements import envelop
 from tests.support.traces import GOOD
 
 if TYPE_CHECKING:
@@ -88,6 +89,44 @@ def plant(job: Path, kind: str, secret: Path) -> Path:
             bound.bind(f"/proc/self/fd/{(at := os.open(path.parent, os.O_RDONLY))}/{path.name}")  # must be short
             os.close(at)
     return path
+
+
+def test_what_is_no_telemetry_in_a_directory_is_left_out_and_named(
+    job: Path, land_paths: Callable[..., Result], tmp_path: Path
+) -> None:
+    for name in ("model.safetensors", "optimizer.pt", "rng.pth", "sub/tokens.bin"):
+        (job / name).write_bytes(b"\x10\0\0\0" + name.encode())
+    (job / "notes.txt").write_text("tried again at noon\n")
+    done = land_paths(job)
+    assert "landed job: 3 files" in done.stdout
+    assert {path.name for path in (tmp_path / "landing" / "job").iterdir()} == {
+        *("rank0.json", "sub-rank1.json", "notes.txt", "run.toml")
+    }
+    unread, left_out = done.stderr.splitlines()
+    assert unread == "note: in no format that teetotal reads: notes.txt; docs/landing.md lists what is read"
+    assert left_out == (
+        "note: left out, as no telemetry: model.safetensors, optimizer.pt, rng.pth and 1 more; "
+        "name a file to land it all the same"
+    )
+    named = land_paths(job / "rank0.json", job / "model.safetensors", "--run-id", "named")
+    assert "landed named: 2 files" in named.stdout
+
+
+def test_a_directory_without_any_telemetry_is_refused(land_paths: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"\x10\0\0\0")
+    done = land_paths(tmp_path / "model")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "none of these files is in a format that teetotal reads" in done.stderr
+    assert not (tmp_path / "landing" / "model").exists()
+
+
+def test_where_a_recorder_signed_which_files_a_run_has_none_is_left_out(
+    job: Path, land_paths: Callable[..., Result]
+) -> None:
+    (job / "weights.bin").write_bytes(b"\x10\0\0\0")
+    (job / "recording.json").write_bytes(envelop())
+    assert "landed job: 4 files" in land_paths(job).stdout
 
 
 @pytest.mark.parametrize(
