@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -101,8 +102,8 @@ class TrainingJsonReader(RecordReader):
 
     def _is_training(self, said: dict[str, Any]) -> bool:
         """Whether an object is a record of training: where the first one has a loss, one without is an evaluation."""
-        has_loss = "loss_number" in MAP.columns(said)
-        if not _is_record(said):
+        is_record, has_loss = _describe_names(tuple(_list_values(said)))
+        if not is_record:
             return False
         if self._has_loss is None:
             self._has_loss = has_loss
@@ -159,7 +160,17 @@ def _parse(data: bytes) -> dict[str, Any] | None:
 
 def _is_record(said: dict[str, Any] | None) -> bool:
     """Whether an object counts a step and says something of its time, each as one value."""
-    return said is not None and is_header(name for name, value in said.items() if not isinstance(value, list | dict))
+    return said is not None and _describe_names(tuple(_list_values(said)))[0]
+
+
+def _list_values(said: dict[str, Any]) -> Iterator[str]:
+    return (name for name, value in said.items() if not isinstance(value, list | dict))
+
+
+@lru_cache(maxsize=256)
+def _describe_names(names: tuple[str, ...]) -> tuple[bool, bool]:
+    """Whether such names make a record of training, and whether one of them is its loss; most records have the same."""
+    return is_header(names), "loss_number" in MAP.columns(names)
 
 
 def _write_cell(value: Any) -> str:
