@@ -9,6 +9,7 @@ from report import ranges, waterfall
 from report.markup import element, table
 from report.page import write_sections
 from report.section import Section
+from report.summary import UNKNOWN_MODEL
 from report.units import NOTHING, format_size, legible
 from report.verdict_list import list_verdicts
 from report.work_tables import list_changes
@@ -26,7 +27,7 @@ def write_comparison(tables: Mapping[str, Rows], compared: Mapping[str, Any], ve
     """The page as one HTML file; `tables` are rows by the full names of their tables, `compared` as JSON has them."""
     (step,) = tables["gold.step_overhead"]
     facts = {
-        legible(name): {"model": legible(step["model"] or "unknown"), "baseline": ""}
+        legible(name): {"model": legible(step["model"] or UNKNOWN_MODEL), "baseline": ""}
         for name in (step["run_id"], step["baseline_run_id"])
     }
     drawn = replace(

@@ -11,7 +11,7 @@ from report.heat_map import step_heat_map
 from report.markup import Markup, element, table
 from report.pictures import FIGURES
 from report.section import Section
-from report.summary import summarise
+from report.summary import UNKNOWN_MODEL, summarise
 from report.timeline import step_timeline
 from report.units import NOTHING, format_count, format_number, format_percent, format_size, legible
 from report.verdict_list import list_verdicts, order_pairs
@@ -36,7 +36,7 @@ def facts(tables: Tables) -> dict[str, Row]:
     baselines = {row["run_id"]: row["baseline_run_id"] for row in tables["gold.pairs"]}
     return {
         legible(row["run_id"]): {
-            "model": legible(row["model"] or "unknown"),
+            "model": legible(row["model"] or UNKNOWN_MODEL),
             "regime": legible(row["regime"] or "unknown"),
             "ranks": str(row["found_world_size"] or row["world_size"] or row["ranks_count"]),
             "baseline": legible(baselines.get(row["run_id"]) or ""),

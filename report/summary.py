@@ -27,6 +27,7 @@ _WORDS = {
     "inconclusive": "undecided",
 }
 _MOST_NAMED = 4
+UNKNOWN_MODEL = "an unknown model"
 
 
 def summarise(tables: Tables, ordered: Pairs, made_on: str) -> Section:
@@ -67,7 +68,8 @@ def _tell_compared(tables: Tables, secured: Pairs, others: Pairs) -> str:
 
 
 def _tell_secured(tables: Tables, ordered: Pairs) -> str:
-    models, regimes = ({row[name] or "unknown" for row, _ in ordered} for name in ("model", "regime"))
+    models = {row["model"] or UNKNOWN_MODEL for row, _ in ordered}
+    regimes = {row["regime"] or "an unknown regime" for row, _ in ordered}
     named = sorted(models)
     more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
     gpus = sorted({row["gpu"] for row in tables["silver.runs"] if row["gpu"]})

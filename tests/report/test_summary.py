@@ -35,6 +35,14 @@ def test_who_decides_gets_five_lines_before_anything_else() -> None:
     assert html.index('id="summary"') < html.index('id="filters"') < html.index('id="verdicts"')
 
 
+def test_a_model_that_no_manifest_names_is_called_so() -> None:
+    tables = change_pairs(small={"model": None}, large={"model": None})
+    tables["silver.runs"] = [{**row, "model": None} for row in tables["silver.runs"]]
+    html = page(tables, {}).html
+    assert read_summary(tables)["Compared"].startswith("2 pairs of an unknown model")
+    assert "5 runs of an unknown model. Every number" in html
+
+
 def test_the_largest_pair_that_is_decided_comes_first() -> None:
     slower = {"verdict_class": "slower"}
     tables = change_pairs(small={**slower, "slowdown_ratio": 1.1}, large={**slower, "slowdown_ratio": 1.4})
