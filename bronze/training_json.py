@@ -26,6 +26,7 @@ _MOST_LINE_BYTES = 1 << 20
 # The first lines may be of other things: a configuration, an evaluation before training.
 _FIRST_LINES = 64
 _HEAD_BYTES = 1 << 18
+_MOST_HELD = 1024
 _MARK = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
 _BEFORE = (_MARK + _BLANK).decode("latin-1")
@@ -53,6 +54,9 @@ class TrainingJsonReader(RecordReader):
         super().__init__(training_log.TABLE)
         self._blocks, self._most_bytes = blocks, limits.max_event_bytes
         self._rows = TrainingRows()
+        # Records of the same names, which become rows together.
+        self._held: list[tuple[int, dict[str, Any]]] = []
+        self._held_bytes = 0
         self._has_loss: bool | None = None
 
     def _read(self) -> Iterator[None]:
@@ -70,6 +74,8 @@ class TrainingJsonReader(RecordReader):
             else:
                 self._take(*found)
             yield
+        self._add_held()
+        yield
 
     def _split(self, blocks: Iterator[bytes]) -> Iterator[Line | UnreadableRange]:
         """The objects of a document, which is held whole; what follows a fault in it is reported."""
@@ -98,7 +104,19 @@ class TrainingJsonReader(RecordReader):
         elif not self._is_training(said):
             self.passed_count += 1
         else:
-            self.add(training_log.TABLE, {**self._rows.make(said), "offset_bytes": offset}, len(data) + 128)
+            if self._held and self._held[0][1].keys() != said.keys():
+                self._add_held()
+            self._held.append((offset, said))
+            self._held_bytes += len(data)
+            if len(self._held) >= _MOST_HELD or self._held_bytes >= _MOST_LINE_BYTES:
+                self._add_held()
+
+    def _add_held(self) -> None:
+        if self._held:
+            columns = self._rows.make_columns([said for _, said in self._held])
+            columns["offset_bytes"] = [offset for offset, _ in self._held]
+            self.add_columns(training_log.TABLE, columns, len(self._held))
+            self._held, self._held_bytes = [], 0
 
     def _is_training(self, said: dict[str, Any]) -> bool:
         """Whether an object is a record of training: where the first one has a loss, one without is an evaluation."""
@@ -119,11 +137,15 @@ class TrainingRows:
 
     def make(self, said: dict[str, Any]) -> dict[str, Any]:
         """The row of a record."""
-        names = tuple(said)
+        return {name: values[0] for name, values in self.make_columns([said]).items()}
+
+    def make_columns(self, records: list[dict[str, Any]]) -> dict[str, list[Any]]:
+        """The columns of records that have the same names."""
+        names = tuple(records[0])
         if names != self._names:
             self._names, self._places = names, MAP.places(names)
-        columns = csv_columns.columns(self._places, [[_write_cell(value) for value in said.values()]])
-        return {**{name: values[0] for name, values in columns.items()}, "record": "csv"}
+        columns = csv_columns.columns(self._places, [[_write_cell(said[name]) for name in names] for said in records])
+        return {**columns, "record": ["csv"] * len(records)}
 
 
 def _first_lines(head: bytes) -> list[dict[str, Any] | None]:
