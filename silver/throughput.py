@@ -346,5 +346,5 @@ def _add_pace(rows: Frame) -> Frame:
     return rows.with_columns(
         _pace=nw.when(nw.col("_rates") > 0)
         .then(one / nw.col("_rate"))
-        .otherwise(nw.col("duration_ns").cast(nw.Float64))
+        .otherwise(nw.col("duration_ns").cast(nw.Float64) / nw.col("stands_for_count").cast(nw.Float64))
     )

@@ -95,6 +95,19 @@ def test_a_record_timed_by_its_writing_stands_for_all_steps_since_the_one_before
     ]
 
 
+@pytest.mark.given(
+    *(make_log_record(step_number=number, ts_ns=at * S) for number, at in ((0, 0), (1, 9), (2, 10), (12, 20), (22, 30)))
+)
+def test_a_slow_first_step_is_warm_up_beside_records_that_stand_for_many(found: Silver) -> None:
+    assert found.rows("throughput", "period_number", "is_warmup") == [
+        (0, False),
+        (1, True),
+        (2, False),
+        (12, False),
+        (22, False),
+    ]
+
+
 @pytest.mark.given(*(make_log_record(step_number=number, duration_ns=S) for number in (10, 20)))
 def test_a_record_that_says_how_long_a_step_took_stands_for_that_one(found: Silver) -> None:
     assert found.rows("throughput", "stands_for_count") == [(1,), (1,)]
