@@ -81,6 +81,7 @@ VERSIONS = (
     wandb_log.VERSION,
 )
 HEAD_BYTES = 1 << 18
+_ZIP, _TAR, _TAR_AT = b"PK\x03\x04", b"ustar", 257
 # A number, or a date: no name of a column.
 _VALUE = re.compile(r"[-+]?[0-9][0-9.,eE:/ +-]*")
 
@@ -215,7 +216,9 @@ def is_trace(head: bytes) -> bool:
 
 
 def describe_unknown(head: bytes) -> str | None:
-    """What can be said of a table in a format that no reader knows; none where it is no table."""
+    """What can be said of an archive, or of a table in a format that no reader knows; none of anything else."""
+    if head.startswith(_ZIP) or head[_TAR_AT : _TAR_AT + len(_TAR)] == _TAR:
+        return "it is an archive: unpack it, and land the files in it"
     first = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0]
     header = [] if first.lstrip().startswith((b"{", b"[")) or b"\x00" in first else header_cells(first.strip())
     if not header:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
+import tarfile
+import zipfile
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -178,6 +180,17 @@ def test_a_table_without_its_header_is_refused_with_what_is_missing(land_files: 
     assert "holds values and not the names of columns (nvidia-smi leaves those out at noheader): 2026/11/19" in str(
         landed.file("a.csv")["reason"]
     )
+
+
+def test_an_archive_is_refused_with_what_to_do(land_files: LandFiles, tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_bytes(GOOD)
+    with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as tar, zipfile.ZipFile(tmp_path / "all.zip", "w") as packed:
+        tar.add(tmp_path / "trace.json", "trace.json")
+        packed.write(tmp_path / "trace.json", "trace.json")
+    landed = land_files({name: (tmp_path / name).read_bytes() for name in ("all.tar.gz", "all.zip")})
+    assert set(landed.files["reason"]) == {
+        "it is an archive: unpack it, and land the files in it (docs/landing.md lists what is read)"
+    }
 
 
 def test_a_log_without_times_is_refused_for_that(land_files: LandFiles) -> None:
