@@ -114,6 +114,7 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
             device_id=0,
             ts_ns=1,
             duration_ns=1,
+            stands_for_count=1,
             is_warmup=False,
             samples_count=0,
             has_enough_readings=False,

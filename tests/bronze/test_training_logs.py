@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 import json
-import re
 from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bronze.formats import recognise_format
-from bronze.limits import Limits
 from bronze.training_csv import MAP
 from tests.support.bronze_sources import read_source
 
@@ -170,152 +167,6 @@ def test_the_map_names_every_column_once_and_every_source_in_its_own_spelling() 
     sources = [source for field in MAP.fields for source in field.sources]
     assert len(sources) == len(set(sources))
     assert sources == [source.casefold() for source in sources]
-
-
-# -- JSON lines -----------------------------------------------------------------------------------------------------
-
-
-def test_an_object_that_counts_a_step_and_says_its_time_is_a_record() -> None:
-    lines = (
-        b'{"config": {"lr": 0.1}}\n'
-        b'{"iteration": 19, "time": 0.25, "data_time": 0.01, "total_loss": 1.5}\n'
-        b'{"step": 20, "loss": 1.25, "step_time_ms": 250.5, "tokens_per_sec": 9, "extra": {"lr": 1e-3}}\n'
-    )
-    found = read_source(lines)
-    assert found.format == "training_json"
-    assert found.table("training_log") == [
-        {
-            "ordinal": 0,
-            "offset_bytes": 24,
-            "record": "csv",
-            "step_number": 19,
-            "clock_ns": 250_000_000,
-            "loss_number": 1.5,
-            "args": '{"data_time":"0.01"}',
-        },
-        {
-            "ordinal": 1,
-            "offset_bytes": 24 + 70,
-            "record": "csv",
-            "step_number": 20,
-            "duration_ns": 250_500_000,
-            "loss_number": 1.25,
-            "tokens_per_second": 9.0,
-            "args": '{"extra":"{\\"lr\\":0.001}"}',
-        },
-    ]
-    assert found.lines_count == 3
-
-
-def test_an_evaluation_is_passed_by_and_a_line_that_is_no_object_is_reported() -> None:
-    train, evaluated = b'{"step": 1, "loss": 2, "time": 0.5}\n', b'{"step": 1, "accuracy": 0.5, "time": 9.5}\n'
-    found = read_source(train + evaluated + b"{broken\n\n" + train)
-    assert [row["clock_ns"] for row in found.table("training_log")] == [500_000_000] * 2
-    assert found.reasons == ["it is no JSON object"]
-    assert (found.lines_count, found.reader.passed_count) == (5, 2)
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        b'[{"step": 1, "time": 0.5},\n {"step": 2,\n  "time": 0.25}]\n',
-        b'\xef\xbb\xbf \n[{"step": 1, "time": 0.5}, {"step": 2, "time": 0.25}]',
-        b'{"log_history": [{"step": 1, "time": 0.5}, {"step": 2, "time": 0.25}], "x": [{"step": 3, "time": 1}]}',
-    ],
-    ids=["a list", "a list after a byte order mark", "a history of the Trainer of Hugging Face"],
-)
-def test_records_may_stand_in_one_document(written: bytes) -> None:
-    found = read_source(written)
-    assert found.format == "training_json"
-    rows = found.table("training_log")
-    assert [(row["step_number"], row["clock_ns"]) for row in rows] == [(1, 500_000_000), (2, 250_000_000)]
-    assert [written[row["offset_bytes"] :][:9] for row in rows] == [b'{"step": ', b'{"step": ']
-
-
-def test_the_throughput_of_a_whole_run_is_a_record_of_its_last_step() -> None:
-    said = {"epoch": 1.0, "step": 500, "train_runtime": 12.5, "train_samples_per_second": 80.5, "train_loss": 2.5}
-    steps = [{"epoch": 0.5, "loss": 3.5, "step": 250}, {"eval_loss": 3.0, "eval_samples_per_second": 9, "step": 500}]
-    found = read_source(json.dumps({"log_history": [*steps, said]}, indent=2).encode())
-    (row,) = found.table("training_log")
-    assert (row["step_number"], row["samples_per_second"], row["loss_number"]) == (500, 80.5, 2.5)
-
-
-def test_a_document_too_long_to_be_held_is_reported() -> None:
-    long = json.dumps([{"step": number, "time": 1} for number in range(40_000)]).encode()
-    found = read_source(long, limits=Limits(max_event_bytes=1 << 19))
-    assert found.reasons == ["the document is longer than 524,288 bytes: write an object per line"]
-
-
-@pytest.mark.parametrize("data", [b'{"step": [1], "time": [2]}', b"[[[", b'[{"step": 1}]', b'{"step": 1, "time":'])
-def test_other_documents_are_left_to_other_readers(data: bytes) -> None:
-    assert recognise_format(data, lambda: iter([data])) is None
-
-
-# -- lines on a step ------------------------------------------------------------------------------------------------
-
-_LINES: dict[str, tuple[list[str], dict[str, object]]] = {
-    "megatron": (
-        [
-            " [2026-11-19 13:30:31] iteration       12/     500 | consumed samples:         3072",
-            " | elapsed time per iteration (ms): 5123.4 | throughput per GPU (TFLOP/s/GPU): 402.3",
-            " | learning rate: 1.2E-05 | global batch size:   256 | lm loss: 1.043E+01",
-        ],
-        {"step_number": 12, "duration_ns": 5_123_400_000, "batch_size": 256, "loss_number": 10.43},
-    ),
-    "deepspeed": (
-        [
-            "node-3: [2026-11-19 13:30:31,125] [INFO] [timer.py:264:stop] epoch=0/micro_step=80/global_step=40, ",
-            "RunningAvgSamplesPerSec=12.25, CurrSamplesPerSec=12.5, MemAllocated=4.5GB, MaxMemAllocated=9.0GB",
-        ],
-        {"step_number": 40, "samples_per_second": 12.5},
-    ),
-    "torchtitan": (
-        [
-            "[rank0]:[titan] 2026-11-19 13:30:31,125 - root - INFO - \x1b[31mstep: 10  \x1b[32mloss:  8.25  ",
-            "\x1b[33mmemory: 31.5GiB(33.1%)  \x1b[34mtps: 7,034  \x1b[36mtflops: 407.3  \x1b[35mmfu: 41.19%\x1b[0m",
-        ],
-        {"step_number": 10, "tokens_per_second": 7034.0, "loss_number": 8.25},
-    ),
-    "nanogpt": (
-        ["iter 30: loss 3.5, time 135.25ms, mfu 38.10%"],
-        {"step_number": 30, "duration_ns": 135_250_000, "loss_number": 3.5},
-    ),
-    "llmc": (
-        ["step   10 | loss: 9.5 | lr 1.5e-05 | norm: 2.25 | dt: 93.5ms | tok/sec: 5607.5"],
-        {"step_number": 10, "duration_ns": 93_500_000, "tokens_per_second": 5607.5, "loss_number": 9.5},
-    ),
-}
-_NANOGPT = _LINES["nanogpt"][0][0].encode()
-_OTHERS = (
-    "evaluation:  step: 10  loss:  8.25  memory: 31.5GiB(33.1%)  tps: 7,034",
-    "validate step: 10  loss:  8.25  memory: 31.5GiB(33.1%)  tps: 7,034",
-    "step 250: train loss 2.5, val loss 2.75",
-    "the elapsed time per iteration (ms) is printed below",
-)
-
-
-@pytest.mark.parametrize("name", _LINES)
-def test_a_line_that_a_trainer_prints_on_a_step_is_a_record(name: str) -> None:
-    parts, expected = _LINES[name]
-    line = "".join(parts)
-    before = "".join(f"{other}\n" for other in ("loading", *_OTHERS)).encode()
-    found = read_source(before + line.encode() + b"\r\n")
-    assert found.format == "job_log"
-    (row,) = found.table("training_log")
-    text = re.sub(r"\x1b\[[0-9]+m", "", line).strip()
-    place = {"ordinal": 0, "offset_bytes": len(before), "record": "line", "record_key": name}
-    assert row == {**place, **expected, "args": json.dumps({"line": text}, separators=(",", ":"))}
-    assert found.lines_count == len(_OTHERS) + 2
-
-
-def test_a_line_on_a_step_is_found_however_late_it_comes() -> None:
-    found = read_source(b"loading\n" * 40_000 + _NANOGPT + b"\n")
-    assert [row["step_number"] for row in found.table("training_log")] == [30]
-
-
-def test_a_line_that_is_too_long_to_be_of_a_step_is_passed_by() -> None:
-    found = read_source(_NANOGPT + b"\n" + b"x" * 5_000 + b" " + _NANOGPT + b"\n")
-    assert found.reader.passed_count == 1
 
 
 # -- MLLOG ----------------------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def test_a_landing_that_is_stopped_lands_nothing(tmp_path: Path) -> None:
     source.mkdir()
     with (source / "numbers.csv").open("wb") as file:
         file.truncate(8 << 30)  # sparse: it takes seconds to copy and no space to make
-    command = start(house, "land", str(source), "--run-id", "big")
+    command = start(house, "land", str(source / "numbers.csv"), "--run-id", "big")
     wait_for(tmp_path, "landing/.landing-*")
     press(command)
     require_stopped(house, command, "nothing was landed")
