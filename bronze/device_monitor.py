@@ -8,9 +8,9 @@ from bronze.csv_records import MOST_CELLS, MOST_RECORD_BYTES
 from bronze.dates import parse_date
 from bronze.decimals import fit_nanoseconds, parse_integer, parse_number
 from bronze.device_samples import TABLE
-from bronze.lines import as_text, split_lines
-from bronze.records import RecordReader
-from bronze.tolerant_parser import UnreadableRange, make_range
+from bronze.line_reader import LineReader
+from bronze.lines import as_text
+from bronze.tolerant_parser import make_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,22 +29,13 @@ def is_monitor(head: bytes) -> bool:
     return _names(as_text(first[:MOST_RECORD_BYTES])) is not None
 
 
-class DeviceMonitorReader(RecordReader):
+class DeviceMonitorReader(LineReader):
     """One pass over one output; its lines of names and units come again every few lines."""
 
     def __init__(self, blocks: Iterator[bytes], limits: Limits) -> None:
-        super().__init__(TABLE)
-        self._lines = split_lines(blocks, min(MOST_RECORD_BYTES, limits.max_event_bytes))
+        super().__init__(blocks, limits, TABLE, most_bytes=MOST_RECORD_BYTES)
         self._names: list[str] = []
         self._units: list[str | None] = []
-
-    def _read(self) -> Iterator[None]:
-        for line in self._lines:
-            if isinstance(line, UnreadableRange):
-                self.report(line)
-            else:
-                self._take(*line)
-            yield
 
     def _take(self, offset: int, data: bytes) -> None:
         text = as_text(data).strip()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from bronze import collective_records, json_text, training_log
 from bronze.decimals import fit_int64, parse_integer, parse_nanoseconds, parse_number
-from bronze.lines import as_text, split_lines
-from bronze.records import RecordReader
+from bronze.line_reader import LineReader
+from bronze.lines import as_text
 from bronze.step_lines import has_step_line, may_be_step, read_step_line
-from bronze.tolerant_parser import UnreadableRange, make_range
+from bronze.tolerant_parser import make_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,22 +66,12 @@ def has_marks(blocks: Iterator[bytes]) -> bool:
     return False
 
 
-class JobLogReader(RecordReader):
+class JobLogReader(LineReader):
     """One pass over one log; a line that is marked and cannot be read is reported, any other is passed by."""
 
     def __init__(self, blocks: Iterator[bytes], limits: Limits) -> None:
-        super().__init__(training_log.TABLE, collective_records.TABLE)
-        self._lines = split_lines(blocks, min(_MOST_LINE_BYTES, limits.max_event_bytes))
+        super().__init__(blocks, limits, training_log.TABLE, collective_records.TABLE, most_bytes=_MOST_LINE_BYTES)
         self._is_tests = False
-
-    def _read(self) -> Iterator[None]:
-        for line in self._lines:
-            if isinstance(line, UnreadableRange):
-                self.report(line)
-            else:
-                offset, data = line
-                self._take(offset, data)
-            yield
 
     def _take(self, offset: int, data: bytes) -> None:
         if MLLOG in data:

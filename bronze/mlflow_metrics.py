@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from bronze import training_log
 from bronze.decimals import parse_integer, parse_nanoseconds
-from bronze.lines import as_text, split_lines
-from bronze.records import RecordReader
+from bronze.line_reader import LineReader
+from bronze.lines import as_text
 from bronze.scalars import make_scalar
-from bronze.tolerant_parser import UnreadableRange, make_range
+from bronze.tolerant_parser import make_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,20 +31,11 @@ def is_metric(head: bytes) -> bool:
     return _LINE.fullmatch(as_text(head.partition(b"\n")[0].removesuffix(b"\r")[:_MOST_LINE_BYTES])) is not None
 
 
-class MlflowMetricReader(RecordReader):
+class MlflowMetricReader(LineReader):
     """One pass over one metric; its name is that of the file, which `bronze.source_files` keeps."""
 
     def __init__(self, blocks: Iterator[bytes], limits: Limits) -> None:
-        super().__init__(training_log.TABLE)
-        self._lines = split_lines(blocks, min(_MOST_LINE_BYTES, limits.max_event_bytes))
-
-    def _read(self) -> Iterator[None]:
-        for line in self._lines:
-            if isinstance(line, UnreadableRange):
-                self.report(line)
-            else:
-                self._take(*line)
-            yield
+        super().__init__(blocks, limits, training_log.TABLE, most_bytes=_MOST_LINE_BYTES)
 
     def _take(self, offset: int, data: bytes) -> None:
         found = _LINE.fullmatch(as_text(data))
