@@ -1,4 +1,4 @@
-"""The reader of a history of Weights & Biases as JSON lines: every object is a step."""
+"""The reader of a history of Weights & Biases as JSON lines: an object with a `_step` is one."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from lake.frames import Frame
 
+INFERRED = "the log calls its durations only time: that they are durations is inferred from how they vary"
 _FINEST = ("step", "block", "epoch")
 _READ = (
     *("run_id", "rank", "source_sha256", "ordinal", "period", "period_number", "ts_ns", "duration_ns"),
@@ -65,9 +66,12 @@ def read_log(log: pa.Table, traced: tuple[int, int] | None, *, is_tied: bool) ->
         return replace(known, evidence="unobservable", reason="the log gives no time outside warm-up")
     joined = join_ranks([one.series for one in ranks], is_tied=is_tied)
     is_elapsed = any(one.series.timed_by == "log_elapsed" for one in ranks)
+    is_inferred = any(_equals(one.timed, "duration_source", "inferred").any() for one in ranks)
     said = [*joined.caveats, *describe_warmup((one.rows for one in ranks), period)]
     if is_elapsed:
         said.append("only times of writing are known: whatever else was done in between is part of it")
+    if is_inferred:
+        said.append(INFERRED)
     overlapping, is_placed = _count_traced(ranks, traced)
     if overlapping:
         count = sum(one.timed.num_rows for one in ranks)
@@ -78,7 +82,7 @@ def read_log(log: pa.Table, traced: tuple[int, int] | None, *, is_tied: bool) ->
         ranks_count=len(ranks),
         warmup_count=warmups,
         timed_by="log_elapsed" if is_elapsed else "log_duration",
-        evidence="modelled" if is_elapsed else "measured",
+        evidence="modelled" if is_elapsed or is_inferred else "measured",
         is_bare=is_placed and not overlapping,
         is_placed=is_placed,
         caveats=tuple(said),

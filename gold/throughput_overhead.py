@@ -15,6 +15,7 @@ import pyarrow as pa
 from gold import comparison
 from gold.comparison import Sides
 from gold.inference import RunValue, compare_runs, pool_noise
+from gold.logged_steps import INFERRED
 from gold.margin import MARGIN
 from gold.step_cycles import measure_scatter
 from gold.step_series import Series
@@ -87,7 +88,11 @@ TABLE = Table(
         text("verdict", "The same as a sentence."),
         text("caveat", "What a reader should know of the comparison, as sentences.", nullable=True),
         text("unobservable", "What no log can show and nothing else was recorded for.", nullable=True),
-        text("evidence", "measured: by what the logs say; modelled: by their times of writing.", one_of=EVIDENCE),
+        text(
+            "evidence",
+            "measured: by what the logs say; modelled: by their times of writing, or by inferred durations.",
+            one_of=EVIDENCE,
+        ),
         text("reason", "Why a number is null, as sentences.", nullable=True),
     ),
 )
@@ -194,7 +199,9 @@ def _compare(logs: Sides, chosen: _Choice, margin: float) -> dict[str, Any]:
     answer: dict[str, Any] = {"period_ns": int(ours), "baseline_period_ns": int(theirs)}
     if chosen.measure in _RATES:
         answer = {chosen.measure: 1 / ours, f"baseline_{chosen.measure}": 1 / theirs}
-    is_modelled = chosen.measure == "elapsed" or estimate.is_modelled
+    compared = (rows for side in (logs.candidate, logs.baseline) for rows in side)
+    is_inferred = any(_is_inferred(rows, chosen) for rows in compared)
+    is_modelled = chosen.measure == "elapsed" or is_inferred or estimate.is_modelled
     return {
         **answer,
         **comparison.fill_ratio(estimate, margin),
@@ -245,7 +252,14 @@ def _caveat(ours: Rows, theirs: Rows, chosen: _Choice) -> str | None:
             found.append(f"{whose} has several logs of one rank: the longest was taken")
     if chosen.measure == "elapsed":
         found.append("only times of writing are known: whatever else was done in between is part of it")
+    if _is_inferred(ours, chosen) or _is_inferred(theirs, chosen):
+        found.append(INFERRED)
     return "; ".join(found) or None
+
+
+def _is_inferred(rows: Rows, chosen: _Choice) -> bool:
+    """Whether durations are compared of which a log does not say that they are durations."""
+    return chosen.measure == "duration" and any(row["duration_source"] == "inferred" for row in rows)
 
 
 def _join_sizes(sizes: list[int]) -> str:

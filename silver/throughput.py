@@ -11,7 +11,7 @@ from silver.warmup import flag_warmup
 
 PERIODS = ("epoch", "step", "block")
 NUMBERINGS = ("number", "place")
-DURATIONS = ("stated", "interval", "difference")
+DURATIONS = ("stated", "inferred", "interval", "difference")
 _RECORDS = ("mllog", "line", "csv", "scalar")
 # The intervals of an mllog line that are periods of training, by its key.
 _STARTS = {
@@ -65,7 +65,8 @@ TABLE = Table(
         int64("duration_ns", "How long it took.", nullable=True, minimum=0),
         text(
             "duration_source",
-            "stated: by the source; interval: between two marks; difference: since the record before was written, "
+            "stated: by the source; inferred: the source calls it only time, and it goes up and down as durations do; "
+            "interval: between two marks; difference: since the record before was written, "
             "so that whatever else was done in between is part of it.",
             nullable=True,
             one_of=DURATIONS,
@@ -83,7 +84,7 @@ TABLE = Table(
         text("warmup_reason", "Why it counts as warm-up, as a sentence.", nullable=True),
         text(
             "evidence",
-            "measured: throughput or duration is the source's; modelled: only times of writing tell it.",
+            "measured: throughput or duration is the source's; modelled: inferred, or told by times of writing.",
             one_of=EVIDENCE,
         ),
         text("reason", "Why a number is missing, as sentences.", nullable=True),
@@ -111,7 +112,7 @@ def conform(training_log: Frame, sources: Frame, runs: Frame) -> Frame:
     rows = _apply_phases(rows)
     has_rate = ~nw.col("samples_per_second").is_null() | ~nw.col("tokens_per_second").is_null()
     has_time = ~nw.col("duration_ns").is_null()
-    is_stated = has_rate | (has_time & (nw.col("duration_source") != "difference")).fill_null(False)
+    is_stated = has_rate | (has_time & ~nw.col("duration_source").is_in(["difference", "inferred"])).fill_null(False)
     return select_declared(
         rows.with_columns(
             evidence=nw.when(is_stated)
@@ -141,7 +142,7 @@ def _records(log: Frame) -> Frame:
     is_stated = ~nw.col("duration_ns").is_null()
     rows = rows.with_columns(
         duration_source=nw.when(is_stated)
-        .then(nw.lit("stated"))
+        .then(nw.when(nw.col("_is_length")).then(nw.lit("inferred")).otherwise(nw.lit("stated")))
         .otherwise(nw.when(~nw.col("_since_ns").is_null()).then(nw.lit("difference"))),
         duration_ns=nw.coalesce(nw.col("duration_ns"), nw.col("_since_ns")),
     )
@@ -193,6 +194,7 @@ def _read_clocks(rows: Frame) -> Frame:
     is_said = nw.col("duration_ns").is_null() & ~nw.col("clock_ns").is_null()
     return rows.with_columns(
         _clock_ns=nw.when(is_clock).then(nw.col("clock_ns")),
+        _is_length=is_said & is_length,
         duration_ns=nw.when(is_said & is_length).then(nw.col("clock_ns")).otherwise(nw.col("duration_ns")),
         _unclear=nw.when(is_said & ~is_clock & ~is_length).then(nw.lit(_UNCLEAR)),
     )

@@ -264,6 +264,12 @@ def test_a_record_of_every_tenth_step_stands_for_ten() -> None:
     assert {row["timed_by"] for row in rows} == {"log_elapsed"}
 
 
+def test_durations_of_which_the_log_does_not_say_so_make_a_model() -> None:
+    row = measure_step_times(log=make_log(10, 10, duration_source="inferred"))["log"]
+    assert (row["step_ns"], row["timed_by"], row["evidence"]) == (10 * MS, "log_duration", "modelled")
+    assert "inferred from how they vary" in row["caveat"]
+
+
 def test_a_log_without_times_gives_no_step() -> None:
     row = measure_step_times(log=make_log(1, 1, duration_ns=None, duration_source=None))["log"]
     assert (row["step_ns"], row["evidence"], row["reason"]) == (

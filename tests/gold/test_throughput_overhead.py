@@ -138,6 +138,17 @@ def test_a_mean_step_is_that_of_all_steps_however_many_a_record_stands_for() -> 
     assert compare(tee, tee)["period_ns"] == 32 * S // 11
 
 
+def test_durations_that_are_inferred_make_a_model() -> None:
+    told, read = (
+        log(*({"duration_ns": S, "duration_source": source} for _ in range(2))) for source in ("stated", "inferred")
+    )
+    row = compare(read, told)
+    assert (row["compared_by"], row["slowdown_ratio"], row["evidence"]) == ("duration", pytest.approx(1), "modelled")
+    assert "inferred from how they vary" in row["caveat"]
+    row = compare(told, told)
+    assert (row["evidence"], row["caveat"]) == ("measured", None)
+
+
 def test_what_was_logged_otherwise_is_told() -> None:
     row = compare(rates(8, 8, batch_size=64), rates(9, 9, batch_size=1024))
     assert row["caveat"] == "the logs differ in batch size: 64 against 1024"

@@ -38,7 +38,7 @@ def test_a_record_is_an_epoch_and_its_time_is_the_difference_to_the_one_before(f
     assert found.only("runs", "found_periods_count", "gpu_evidence") == (3, "unobservable")
 
 
-def timed(*seconds: float | None, **fields: Any) -> list[Row]:
+def make_steps(*seconds: float | None, **fields: Any) -> list[Row]:
     """Steps whose log calls a number time."""
     return [
         make_log_record(step_number=at, clock_ns=None if one is None else int(one * S), ordinal=at, **fields)
@@ -51,11 +51,11 @@ READ = {
     "since long ago": ((5000, *(5001 + at for at in range(8))), (None, *[1] * 8), "difference"),
     "begun anew": ((1, 2, 3, 4, 1, 2), (None, 1, 1, 1, None, 1), "difference"),
     "in whole seconds": ((0, 0, 1, 1, 2, 2), (None, 0, 1, 0, 1, 0), "difference"),
-    "up and down": ((0.25, 0.5, 0.25, 0.375), (0.25, 0.5, 0.25, 0.375), "stated"),
-    "of epochs, a slow one first": ((300, 120, 121, 120, 120), (300, 120, 121, 120, 120), "stated"),
-    "all of one length": ((120, 120, 120), (120, 120, 120), "stated"),
-    "two that fall": ((11, 10), (11, 10), "stated"),
-    "one is missing": ((0.5, 0.25, None, 0.5), (0.5, 0.25, None, 0.5), "stated"),
+    "up and down": ((0.25, 0.5, 0.25, 0.375), (0.25, 0.5, 0.25, 0.375), "inferred"),
+    "of epochs, a slow one first": ((300, 120, 121, 120, 120), (300, 120, 121, 120, 120), "inferred"),
+    "all of one length": ((120, 120, 120), (120, 120, 120), "inferred"),
+    "two that fall": ((11, 10), (11, 10), "inferred"),
+    "one is missing": ((0.5, 0.25, None, 0.5), (0.5, 0.25, None, 0.5), "inferred"),
     "two that rise a little": ((10, 11), (None, None), None),
     "one": ((7,), (None,), None),
 }
@@ -64,7 +64,7 @@ READ = {
 @pytest.mark.parametrize(
     ("lengths", "source"),
     [
-        pytest.param(lengths, source, id=case, marks=pytest.mark.given(*timed(*seconds)))
+        pytest.param(lengths, source, id=case, marks=pytest.mark.given(*make_steps(*seconds)))
         for case, (seconds, lengths, source) in READ.items()
     ],
 )
@@ -72,12 +72,13 @@ def test_a_time_is_a_clock_where_it_runs_forward_and_a_length_where_it_goes_up_a
     found: Silver, lengths: tuple[float | None, ...], source: str | None
 ) -> None:
     rows = found.rows("throughput", "duration_ns", "duration_source", "ts_ns", "end_ns")
+    assert "measured" not in {evidence for (evidence,) in found.rows("throughput", "evidence")}
     assert [one for one, *_ in rows] == [None if one is None else int(one * S) for one in lengths]
     assert {one for _, one, *_ in rows} - {None} == ({source} if source else set())
     assert {at for *_, begin, end in rows for at in (begin, end)} == {None}
 
 
-@pytest.mark.given(*timed(10, 11, loss_number=2.0))
+@pytest.mark.given(*make_steps(10, 11, loss_number=2.0))
 def test_a_time_that_may_be_either_is_not_guessed(found: Silver) -> None:
     said = "its time may be a clock's or how long it took: call the column timestamp or duration"
     assert found.rows("throughput", "evidence", "reason") == [("unobservable", said)] * 2
