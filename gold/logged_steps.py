@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lake.frames import Frame
 
-INFERRED = "the log calls its durations only time: that they are durations is inferred from how they vary"
+INFERRED = "the log calls a column only `time`: that its numbers are durations is inferred from how they vary"
 _FINEST = ("step", "block", "epoch")
 _READ = (
     *("run_id", "rank", "source_sha256", "ordinal", "period", "period_number", "ts_ns", "duration_ns"),
