@@ -76,7 +76,13 @@ def make_history(nights: Values, versions: Sequence[str] = ()) -> list[dict[str,
                 "recorded_at": at.isoformat(),
                 "driver_version": versions[night] if versions else "570",
             }
-            step = {"source": "log", "period": "step", "step_ns": round(1e8 * np.exp(value)), "evidence": "measured"}
+            step = {
+                "source": "log",
+                "period": "step",
+                "step_ns": round(1e8 * np.exp(value)),
+                "evidence": "measured",
+                "rounding_fraction": 0.0,
+            }
             recorded.append(RecordedRun(run, [step]))
     return list(measure("model=m", "cc_off", recorded).to_pylist())
 

@@ -102,6 +102,7 @@ def simulate_run(random: np.random.Generator, noise: Noise, steps: int, ratio: f
             "median_step_ns": series.median(),
             "log_standard_error": scatter.log_standard_error,
             "effective_steps_count": scatter.effective_count,
+            "rounding_fraction": 0.0,
         }
     ]
 

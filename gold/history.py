@@ -151,8 +151,8 @@ def measure(workload: str, regime: str | None, recorded: Sequence[RecordedRun]) 
         named = {"workload_id": partition(workload, regime), "workload": workload, "regime": regime}
         rows.append({**named, **_describe_run(one, step, number), "source": kind and kind[0], "reason": reason})
     sessions = [counted[number] for number in sorted(counted)]
-    levels = [_average([_read_step(one, kind) for one in runs]) for runs in sessions]
-    found = find_change_points(levels)
+    levels = [_find_level(runs, kind) for runs in sessions]
+    found = find_change_points([level.value for level in levels])
     at = {sessions[one.place][0].run_id: one for one in found}
     bounds = [0, *(one.place for one in found), len(levels)]
     quiet = _tell_quiet(len(levels))
@@ -194,13 +194,15 @@ def _describe_run(one: RecordedRun, step: Mapping[str, Any] | None, number: int 
     }
 
 
-def _read_step(one: RecordedRun, kind: tuple[str, str] | None) -> float:
-    step = one.find_step(kind)
-    return 0.0 if step is None else float(step["step_ns"])
+def _find_level(runs: Sequence[RecordedRun], kind: tuple[str, str] | None) -> RunValue:
+    """The level of a session, of whose runs each has a step, and how far the rounding of their logs leaves it open."""
+    steps = [step for step in (one.find_step(kind) for one in runs) if step is not None]
+    rounding = max(step["rounding_fraction"] or 0.0 for step in steps)
+    return RunValue(_average([float(step["step_ns"]) for step in steps]), rounding_fraction=rounding)
 
 
 def _average(steps: Sequence[float]) -> float:
-    """The level of a session: the geometric mean of its runs."""
+    """The geometric mean, of the runs of a session or the sessions of a level."""
     return math.exp(sum(map(math.log, steps)) / len(steps))
 
 
@@ -217,14 +219,14 @@ def _describe_no_change(verdict: str) -> Row:
 
 
 def _describe_change(
-    point: ChangePoint, levels: Sequence[float], bounds: Sequence[int], sessions: Sequence[Sequence[RecordedRun]]
+    point: ChangePoint, levels: Sequence[RunValue], bounds: Sequence[int], sessions: Sequence[Sequence[RecordedRun]]
 ) -> Row:
     """The level from this change to the next, over the one since the last."""
     place = bounds.index(point.place)
     before, after = levels[bounds[place - 1] : point.place], levels[point.place : bounds[place + 1]]
-    estimate = compare_runs([RunValue(value) for value in after], [RunValue(value) for value in before])
+    estimate = compare_runs(after, before)
     low, high = (None, None) if estimate is None else (estimate.low, estimate.high)
-    ratio = _average(after) / _average(before)
+    ratio = _average([level.value for level in after]) / _average([level.value for level in before])
     interval = "no interval" if low is None or high is None else f"95 % {low:.3f} to {high:.3f}"
     changed = _tell_changes(sessions, point.place)
     return {

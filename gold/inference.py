@@ -40,6 +40,8 @@ class RunValue:
     value: float
     log_standard_error: float | None = None
     effective_steps_count: float | None = None
+    # How far the rounding of what it was read from may shift it, as a fraction; repeats do not average that out.
+    rounding_fraction: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,8 @@ def _compare_measured(ours: Sequence[RunValue], theirs: Sequence[RunValue], marg
     log_ratio, error, degrees = _find_welch_error(*logs)
     if error <= 0:
         return Estimate(math.exp(log_ratio), "inconclusive", reason=NO_NOISE)
-    estimate = _estimate(log_ratio, error, degrees, margin)
+    shift = _find_shift(ours, theirs)
+    estimate = _estimate(log_ratio, error, degrees, margin, shift)
     smallest = min(len(side) for side in logs)
     deviation = _pool_deviation(logs)
     return replace(
@@ -192,9 +195,9 @@ def _compare_measured(ours: Sequence[RunValue], theirs: Sequence[RunValue], marg
         run_noise_fraction=math.expm1(deviation),
         noise_runs_count=sum(map(len, logs)),
         detectable_fraction=_find_detectable(
-            find_detectable_effect(len(logs[0]), len(logs[1])), error, degrees, margin
+            find_detectable_effect(len(logs[0]), len(logs[1])), error, degrees, margin, shift
         ),
-        more_runs_count=_count_more(estimate.verdict_class, log_ratio, deviation, margin, smallest),
+        more_runs_count=_count_more(estimate.verdict_class, log_ratio, deviation, margin, smallest, shift),
     )
 
 
@@ -215,7 +218,8 @@ def _compare_modelled(
         float(np.mean([noise.find_variance(run.log_standard_error or 0.0) for run in side])) for side in (ours, theirs)
     ]
     error = math.sqrt(sum(variance / len(side) for variance, side in zip(variances, logs, strict=True)))
-    estimate = _estimate(log_ratio, error, noise.degrees, margin)
+    shift = _find_shift(ours, theirs)
+    estimate = _estimate(log_ratio, error, noise.degrees, margin, shift)
     smallest = min(len(side) for side in logs)
     if smallest < ENOUGH_MODELLED_RUNS:
         estimate = replace(estimate, verdict_class="inconclusive", p_value=None, equivalence_p_value=None)
@@ -227,11 +231,11 @@ def _compare_modelled(
         run_noise_fraction=math.expm1(deviation),
         noise_runs_count=noise.runs_count,
         detectable_fraction=_find_detectable(
-            find_detectable_effect_of_known_noise(noise.degrees), error, noise.degrees, margin
+            find_detectable_effect_of_known_noise(noise.degrees), error, noise.degrees, margin, shift
         )
         if smallest >= ENOUGH_MODELLED_RUNS
         else None,
-        more_runs_count=_count_more(estimate.verdict_class, log_ratio, deviation, margin, smallest),
+        more_runs_count=_count_more(estimate.verdict_class, log_ratio, deviation, margin, smallest, shift),
     )
 
 
@@ -242,8 +246,9 @@ def _describe_within_run(
     log_ratio = float(_take_logs(ours).mean() - _take_logs(theirs).mean())
     smallest = min(len(ours), len(theirs))
     more: int | None = ENOUGH_RUNS - smallest
+    shift = _find_shift(ours, theirs)
     if noise is not None:
-        more = _count_more("inconclusive", log_ratio, noise.log_deviation, margin, smallest)
+        more = _count_more("inconclusive", log_ratio, noise.log_deviation, margin, smallest, shift)
     estimate = Estimate(
         math.exp(log_ratio),
         "inconclusive",
@@ -261,17 +266,22 @@ def _describe_within_run(
     if sum(parts) <= 0:
         return estimate
     freedom = sum(parts) ** 2 / sum(part**2 / free for part, free in zip(parts, degrees, strict=True))
-    half = float(scipy.special.stdtrit(freedom, 1 - LEVEL / 2)) * math.sqrt(sum(parts))
+    half = float(scipy.special.stdtrit(freedom, 1 - LEVEL / 2)) * math.sqrt(sum(parts)) + shift
     return replace(
         estimate, low=math.exp(log_ratio - half), high=math.exp(log_ratio + half), interval_over="within_run"
     )
 
 
-def _estimate(log_ratio: float, error: float, degrees: float, margin: float) -> Estimate:
-    """The interval and the two tests of a log ratio with its standard error."""
-    half = float(scipy.special.stdtrit(degrees, 1 - LEVEL / 2)) * error
-    p_value = float(2 * scipy.special.stdtr(degrees, -abs(log_ratio) / error))
-    least = math.log1p(margin) - abs(log_ratio)
+def _find_shift(ours: Sequence[RunValue], theirs: Sequence[RunValue]) -> float:
+    """How far rounding may shift the log ratio: both sides by as much as their coarsest run, and apart."""
+    return sum(math.log1p(max(run.rounding_fraction for run in side)) for side in (ours, theirs))
+
+
+def _estimate(log_ratio: float, error: float, degrees: float, margin: float, shift: float) -> Estimate:
+    """The interval and the two tests of a log ratio with its standard error, wherever rounding may have shifted it."""
+    half = float(scipy.special.stdtrit(degrees, 1 - LEVEL / 2)) * error + shift
+    p_value = min(1.0, float(2 * scipy.special.stdtr(degrees, (shift - abs(log_ratio)) / error)))
+    least = math.log1p(margin) - abs(log_ratio) - shift
     equivalence = float(scipy.special.stdtr(degrees, -least / error))
     ratio = math.exp(log_ratio)
     return Estimate(
@@ -284,19 +294,21 @@ def _estimate(log_ratio: float, error: float, degrees: float, margin: float) -> 
     )
 
 
-def _find_detectable(effect: float, error: float, degrees: float, margin: float) -> float:
+def _find_detectable(effect: float, error: float, degrees: float, margin: float, shift: float) -> float:
     """The smallest true difference that is called one four times out of five: found, and not within the margin."""
     beyond = math.log1p(margin) - error * float(
         scipy.special.stdtrit(degrees, 1 - LEVEL) - scipy.special.stdtrit(degrees, POWER)
     )
-    return math.expm1(max(effect * error, beyond))
+    return math.expm1(max(effect * error, beyond) + 2 * shift)
 
 
-def _count_more(verdict_class: str, log_ratio: float, deviation: float, margin: float, smallest: int) -> int | None:
+def _count_more(
+    verdict_class: str, log_ratio: float, deviation: float, margin: float, smallest: int, shift: float
+) -> int | None:
     """Runs per side that are still missing; at least one where the runs at hand have not settled it."""
     if verdict_class not in {"not_shown", "inconclusive"}:
         return 0
-    needed = count_runs_needed(log_ratio, deviation, math.log1p(margin))
+    needed = count_runs_needed(log_ratio, deviation, math.log1p(margin), shift)
     return None if needed is None else max(1, needed - smallest)
 
 

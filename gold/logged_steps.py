@@ -9,6 +9,7 @@ import narwhals as nw
 import numpy as np
 import pyarrow.compute as pc
 
+from gold.rounding import describe_rounding, measure_rounding
 from gold.step_series import Series, describe_warmup, join_ranks, read_flags, read_numbers, split
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def read_log(log: pa.Table, traced: tuple[int, int] | None, *, is_tied: bool) ->
         said.append("only times of writing are known: whatever else was done in between is part of it")
     if is_inferred:
         said.append(INFERRED)
+    rounding = max(one.series.rounding_fraction or 0.0 for one in ranks)
+    said += describe_rounding(rounding, period)
     overlapping, is_placed = _count_traced(ranks, traced)
     if overlapping:
         count = sum(one.timed.num_rows for one in ranks)
@@ -85,6 +88,7 @@ def read_log(log: pa.Table, traced: tuple[int, int] | None, *, is_tied: bool) ->
         evidence="modelled" if is_elapsed or is_inferred else "measured",
         is_bare=is_placed and not overlapping,
         is_placed=is_placed,
+        rounding_fraction=rounding,
         caveats=tuple(said),
     )
 
@@ -95,14 +99,17 @@ def _read_one(rank: int, period: str, rows: pa.Table) -> _Log:
     timed = rows.filter(is_kept)
     is_elapsed = _equals(timed, "duration_source", "difference")
     count = timed.num_rows
+    values = read_numbers(timed, "duration_ns").tolist()
     series = Series(
-        values=read_numbers(timed, "duration_ns").tolist(),
+        values=values,
         weights=read_numbers(timed, "stands_for_count").tolist(),
         has_collective=[False] * count,
         starts_part=[True, *[False] * (count - 1)][:count],
         numbers=read_numbers(timed, "period_number").tolist(),
         period=period,
         timed_by="log_elapsed" if is_elapsed.any() else "log_duration",
+        # Times of writing are differences: all of them together are rounded once.
+        rounding_fraction=0.0 if is_elapsed.any() else measure_rounding(values),
     )
     return _Log(rank, rows, series, timed)
 

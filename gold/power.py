@@ -85,17 +85,20 @@ def find_detectable_effect_of_known_noise(degrees: float) -> float:
     return float(scipy.optimize.brentq(fall_short, 0.1, 30.0))
 
 
-def count_runs_needed(log_ratio: float, log_deviation: float, log_margin: float) -> int | None:
+def count_runs_needed(log_ratio: float, log_deviation: float, log_margin: float, log_shift: float = 0.0) -> int | None:
     """Runs per side that would settle a ratio that really is so, at such noise; None where 50 would not.
 
-    Settled is a difference that Welch's test finds four times out of five, or an equivalence found as often.
+    Settled is a difference that Welch's test finds four times out of five, or an equivalence found as often. Rounding
+    may have shifted the ratio by `log_shift`, which no repeat averages out.
     """
     size, counts = abs(log_ratio), range(ENOUGH_RUNS, MOST_RUNS + 1)
 
     def is_settled(runs: int) -> bool:
         error = log_deviation * math.sqrt(2 / runs)
         difference, equivalence = _find_needed_effects(runs)
-        return size >= difference * error if size > log_margin else log_margin - size >= equivalence * error
+        if size > log_margin:
+            return size - log_shift >= difference * error
+        return log_margin - size - log_shift >= equivalence * error
 
     place = bisect_left(counts, True, key=is_settled)
     return counts[place] if place < len(counts) else None

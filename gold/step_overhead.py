@@ -175,7 +175,8 @@ def _pick(rows: Rows, source: str) -> dict[str, Any] | None:
 
 
 def _value(row: dict[str, Any]) -> RunValue:
-    return RunValue(row["step_ns"], row["log_standard_error"], row["effective_steps_count"])
+    rounding = row["rounding_fraction"] or 0.0
+    return RunValue(row["step_ns"], row["log_standard_error"], row["effective_steps_count"], rounding)
 
 
 def _drop_copies(rows: Rows) -> Rows:

@@ -45,6 +45,8 @@ class Series:
     is_bare: bool = False
     # Whether it is known when each of these steps was.
     is_placed: bool = True
+    # How far the rounding of a log leaves the mean open.
+    rounding_fraction: float | None = None
     caveats: tuple[str, ...] = ()
     reason: str | None = None
 

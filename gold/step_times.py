@@ -75,6 +75,13 @@ TABLE = Table(
             nullable=True,
             minimum=0,
         ),
+        float64(
+            "rounding_fraction",
+            "How far the mean may lie from the true one because the log rounds: half of the unit of its last digit, of "
+            "the mean, where steps differ by less than that; else 0. Null for a trace.",
+            nullable=True,
+            minimum=0,
+        ),
         int64(
             "gpu_lag_ns",
             "Longest time from the end of a step on the host to the end of the GPU work that it launched.",
@@ -153,6 +160,7 @@ class _Row:
             "ranks_count": series.ranks_count,
             "steps_count": 0,
             "found_warmup_steps_count": series.warmup_count,
+            "rounding_fraction": series.rounding_fraction,
             "gpu_lag_ns": series.lag_ns,
             "gpu_lag_fraction": series.lag_fraction,
             "recording_slowdown_ratio": ratio,

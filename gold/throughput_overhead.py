@@ -7,7 +7,7 @@ burden, and a pair may have both answers, which are not to be mixed.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from gold.comparison import Sides
 from gold.inference import RunValue, compare_runs, pool_noise
 from gold.logged_steps import INFERRED
 from gold.margin import MARGIN
+from gold.rounding import describe_rounding, measure_rounding
 from gold.step_cycles import measure_scatter
 from gold.step_series import Series
 from lake.tables import Scope, Table, float64, int64, text
@@ -113,6 +114,8 @@ class _Period:
 
     length: float
     count: int = 1
+    # The number itself, as the log writes it; none where it is a difference of two.
+    written: float | None = field(default=None, compare=False)
 
 
 def measure(
@@ -136,7 +139,7 @@ def measure(
         reason = _explain_unmatched(ours, theirs)
         answer = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
         return _table(comparison.tell_progress({**row, **answer, "reason": reason}, runs[0]))
-    row |= {"period": chosen.period, "compared_by": chosen.measure, "caveat": _caveat(ours, theirs, chosen)}
+    row |= {"period": chosen.period, "compared_by": chosen.measure}
     return _table(comparison.tell_progress(row | _compare(logs, chosen, margin), runs[0]))
 
 
@@ -162,7 +165,11 @@ def _take_periods(rows: Rows, period: str, measure: str) -> list[_Period]:
         value, count = _value(row, measure), row["stands_for_count"]
         if row["period"] == period and value and not row["is_warmup"]:
             log = logs.setdefault((row["rank"], row["source_sha256"]), {})
-            log[row["period_number"]] = _Period(value / count, count) if measure == "elapsed" else _Period(value)
+            if measure == "elapsed":
+                log[row["period_number"]] = _Period(value / count, count)
+            else:
+                written = row[measure if measure in _RATES else "duration_ns"]
+                log[row["period_number"]] = _Period(value, written=float(written))
     # Two logs of a rank may tell the same: the longest is taken.
     longest: dict[int, dict[int, _Period]] = {}
     for (rank, _), log in sorted(logs.items()):
@@ -202,6 +209,8 @@ def _compare(logs: Sides, chosen: _Choice, margin: float) -> dict[str, Any]:
     compared = (rows for side in (logs.candidate, logs.baseline) for rows in side)
     is_inferred = any(_is_inferred(rows, chosen) for rows in compared)
     is_modelled = chosen.measure == "elapsed" or is_inferred or estimate.is_modelled
+    rounding = max(run.rounding_fraction for side in runs for run in side)
+    said = [*_find_caveats(logs.candidate[0], logs.baseline[0], chosen), *describe_rounding(rounding, chosen.period)]
     return {
         **answer,
         **comparison.fill_ratio(estimate, margin),
@@ -212,6 +221,7 @@ def _compare(logs: Sides, chosen: _Choice, margin: float) -> dict[str, Any]:
         "periods_count": sum(map(len, periods[0])),
         "baseline_periods_count": sum(map(len, periods[1])),
         "verdict": comparison.format_verdict(estimate, counts, margin),
+        "caveat": "; ".join(said) or None,
         "evidence": "modelled" if is_modelled else "measured",
         "reason": "; ".join(comparison.find_reasons(estimate, counts, chosen.period)) or None,
     }
@@ -228,7 +238,8 @@ def _summarise(periods: list[_Period]) -> RunValue:
     mean = math.fsum(one.length * one.count for one in periods) / sum(weights)
     relative = [round(one.length * one.count / mean * _UNIT) for one in periods]
     scatter = measure_scatter(Series(values=relative, weights=weights), 1)
-    return RunValue(mean, scatter.log_standard_error, scatter.effective_count)
+    rounding = measure_rounding([one.written for one in periods if one.written is not None])
+    return RunValue(mean, scatter.log_standard_error, scatter.effective_count, rounding)
 
 
 def _explain_unmatched(ours: Rows, theirs: Rows) -> str:
@@ -240,7 +251,7 @@ def _explain_unmatched(ours: Rows, theirs: Rows) -> str:
     return "outside warm-up the two logs share no period of which both say the same"
 
 
-def _caveat(ours: Rows, theirs: Rows, chosen: _Choice) -> str | None:
+def _find_caveats(ours: Rows, theirs: Rows, chosen: _Choice) -> list[str]:
     """What makes the comparison less than it seems."""
     found = []
     sizes = [sorted({row["batch_size"] for row in rows if row["batch_size"] is not None}) for rows in (ours, theirs)]
@@ -254,7 +265,7 @@ def _caveat(ours: Rows, theirs: Rows, chosen: _Choice) -> str | None:
         found.append("only times of writing are known: whatever else was done in between is part of it")
     if _is_inferred(ours, chosen) or _is_inferred(theirs, chosen):
         found.append(INFERRED)
-    return "; ".join(found) or None
+    return found
 
 
 def _is_inferred(rows: Rows, chosen: _Choice) -> bool:

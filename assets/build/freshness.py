@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # Raise with every change of what a transform makes of the same rows: every run is then conformed again.
 TRANSFORMS_VERSION = 13
 # Raise with every change of what a measure makes of the same rows: every run is then measured again.
-MEASURES_VERSION = 11
+MEASURES_VERSION = 12
 
 
 class Snapshots(Protocol):

@@ -15,7 +15,8 @@ NIGHTS = 12
 
 
 def step(step_ns: int | None, source: str = "log", evidence: str = "measured", period: str = "step") -> dict[str, Any]:
-    return {"source": source, "period": period, "step_ns": step_ns, "evidence": evidence}
+    known = {"source": source, "period": period, "step_ns": step_ns, "evidence": evidence}
+    return {**known, "rounding_fraction": None}
 
 
 def record(run_id: str, recorded_at: str | None, *steps: dict[str, Any], **fields: Any) -> RecordedRun:
