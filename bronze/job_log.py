@@ -1,4 +1,4 @@
-"""The reader of a job's output: steps, `:::MLLOG` lines, NCCL's debug lines, nccl-tests' tables, among all it says."""
+"""The reader of a job's output: steps, progress bars, `:::MLLOG` lines, NCCL's debug lines, nccl-tests' tables."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from bronze import collective_records, json_text, training_log
 from bronze.decimals import fit_int64, parse_integer, parse_nanoseconds, parse_number
 from bronze.line_reader import LineReader
 from bronze.lines import as_text
+from bronze.progress_bars import ProgressBars, has_full_bar, may_be_bar
 from bronze.step_lines import has_step_line, may_be_step, read_step_line
 from bronze.tolerant_parser import make_range
 
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
 
     from bronze.limits import Limits
 
-VERSION = 2
+VERSION = 3
 MLLOG = b":::MLLOG"
 _NCCL = b"NCCL INFO "
 _TESTS = re.compile(rb"^#\s+\(B\)\s+\(elements\)", re.MULTILINE)
 _MARKS = (MLLOG, _NCCL, b"(elements)")
 _MOST_LINE_BYTES = 1 << 20
+_RETURN = re.compile(rb"\r(?!\n)")
 # A line may begin in one block and end in the next one.
 _LAST_BYTES = 1 << 12
 # host:pid:tid [device] NCCL INFO message; launchers put things before it, and RCCL a number behind the device.
@@ -47,7 +49,9 @@ _MICROSECOND_NS = 1_000
 def is_job_log(head: bytes) -> bool:
     """Whether the output so far holds a line that this reader takes."""
     is_marked = MLLOG in head or _NCCL in head or _TESTS.search(head) is not None
-    return is_marked or (may_be_step(head) and has_step_line(head.splitlines()))
+    if is_marked or (may_be_step(head) and has_step_line(head.splitlines())):
+        return True
+    return may_be_bar(head) and has_full_bar(head.splitlines())
 
 
 def may_be_text(head: bytes) -> bool:
@@ -60,18 +64,36 @@ def has_marks(blocks: Iterator[bytes]) -> bool:
     last = b""
     for block in blocks:
         both = last + block
-        if (any(mark in both for mark in _MARKS) or may_be_step(both)) and is_job_log(both):
+        if (any(mark in both for mark in _MARKS) or may_be_step(both) or may_be_bar(both)) and is_job_log(both):
             return True
         last = block[-_LAST_BYTES:]
     return False
+
+
+def _break_at_returns(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes, where a carriage return ends a line as well: a progress bar is drawn again behind each."""
+    held = b""
+    for block in blocks:
+        both = held + block
+        held = b"\r" if both.endswith(b"\r") else b""
+        yield _RETURN.sub(b"\n", both.removesuffix(held)) if b"\r" in both else both
+    if held:
+        yield held
 
 
 class JobLogReader(LineReader):
     """One pass over one log; a line that is marked and cannot be read is reported, any other is passed by."""
 
     def __init__(self, blocks: Iterator[bytes], limits: Limits) -> None:
-        super().__init__(blocks, limits, training_log.TABLE, collective_records.TABLE, most_bytes=_MOST_LINE_BYTES)
+        lines = _break_at_returns(blocks)
+        super().__init__(lines, limits, training_log.TABLE, collective_records.TABLE, most_bytes=_MOST_LINE_BYTES)
         self._is_tests = False
+        self._bars = ProgressBars()
+
+    def _read(self) -> Iterator[None]:
+        yield from super()._read()
+        self._add_bars(self._bars.finish())
+        yield
 
     def _take(self, offset: int, data: bytes) -> None:
         if MLLOG in data:
@@ -84,11 +106,22 @@ class JobLogReader(LineReader):
         elif self._is_tests and _SIZED.match(as_text(data[:256])):
             self._size(offset, data)
         elif may_be_step(data) and (row := read_step_line(data)) is not None:
-            self.add(training_log.TABLE, {**row, "offset_bytes": offset}, 2 * len(data) + 128)
+            self._add_step({**row, "offset_bytes": offset})
         else:
             self.passed_count += 1
+            if may_be_bar(data):
+                self._add_bars(self._bars.read(offset, data))
 
     # -- training ---------------------------------------------------------------------------------------------
+
+    def _add_bars(self, rows: list[dict[str, Any]]) -> None:
+        """Take in bars whose lines were passed by until it was known that they are complete."""
+        for row in rows:
+            self.passed_count -= 1
+            self._add_step(row)
+
+    def _add_step(self, row: dict[str, Any]) -> None:
+        self.add(training_log.TABLE, row, 2 * len(row["args"]) + 128)
 
     def _mllog(self, offset: int, data: bytes) -> None:
         before, _, text = as_text(data).partition(MLLOG.decode())
