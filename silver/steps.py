@@ -205,18 +205,26 @@ def _copy_to_siblings(marks: Frame, nsys_ranks: Frame) -> Frame:
 
 
 def _sum_up_ranks(spans: Frame) -> Frame:
-    """When the recording of a rank began and ended, and when it last launched something, and last called anything."""
+    """When the recording of a rank began and ended, and when it last launched, called or ran something.
+
+    To wait is no call: the profiler itself does so where it ends.
+    """
     is_call = PATTERNS.is_category("category", "cuda_runtime", "cuda_driver")
     is_launch = is_call & PATTERNS.may_be("name", "", "launch_call").fill_null(False)
+    is_call &= ~PATTERNS.may_be("name", "", "sync_call").fill_null(False)
     is_call |= PATTERNS.is_category("category", "cpu_op")
+    is_run = is_call | PATTERNS.is_category("category", "kernel", "gpu_memcpy", "gpu_memset")
     spans = spans.with_columns(
-        _launch_ns=nw.when(is_launch).then(nw.col("ts_ns")), _call_ns=nw.when(is_call).then(nw.col("ts_ns"))
+        _launch_ns=nw.when(is_launch).then(nw.col("ts_ns")),
+        _call_ns=nw.when(is_call).then(nw.col("ts_ns")),
+        _run_ns=nw.when(is_run).then(nw.col("ts_ns")),
     )
     return spans.group_by("run_id", "rank").agg(
         ts_ns=nw.col("ts_ns").min(),
         end_ns=nw.col("end_ns").max(),
         _launch_ns=nw.col("_launch_ns").max(),
         _call_ns=nw.col("_call_ns").max(),
+        _run_ns=nw.col("_run_ns").max(),
     )
 
 
@@ -274,13 +282,16 @@ def _bound_optimizer_steps(marks: Frame) -> Frame:
 def _flag_empty_end(steps: Frame, ranks: Frame) -> Frame:
     """Flag the last step of a profiler's in which nothing was launched; where nothing ever is, no operator ran.
 
-    `torch.profiler` begins a step where the last one ends: training that ends while it records leaves one behind.
+    `torch.profiler` begins a step where the last one ends: training that ends while it records leaves one behind,
+    which may be all that there is.
     """
-    steps = steps.join(ranks.select("run_id", "rank", "_launch_ns", "_call_ns"), on=["run_id", "rank"], how="left")
+    known = ranks.select("run_id", "rank", "_launch_ns", "_call_ns", "_run_ns")
+    steps = steps.join(known, on=["run_id", "rank"], how="left")
     steps = steps.with_columns(_last=nw.col("step_ordinal").max().over("rank"))
-    is_end = (nw.col("step_ordinal") == nw.col("_last")) & (nw.col("_last") > 0) & (nw.col("_rung") == _PROFILER)
-    before = nw.coalesce(nw.col("_launch_ns"), nw.col("_call_ns")) < nw.col("ts_ns")
-    return steps.with_columns(_is_empty=is_end & before.fill_null(False))
+    is_end = (nw.col("step_ordinal") == nw.col("_last")) & (nw.col("_rung") == _PROFILER)
+    before = (nw.coalesce(nw.col("_launch_ns"), nw.col("_call_ns")) < nw.col("ts_ns")).fill_null(False)
+    is_empty = ((nw.col("_last") > 0) & before) | ((nw.col("_last") == 0) & nw.col("_run_ns").is_null())
+    return steps.with_columns(_is_empty=is_end & is_empty)
 
 
 def _number_steps(steps: Frame) -> Frame:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lake.tables import Table
 
 # Raise with every change of what a transform makes of the same rows: every run is then conformed again.
-TRANSFORMS_VERSION = 13
+TRANSFORMS_VERSION = 14
 # Raise with every change of what a measure makes of the same rows: every run is then measured again.
 MEASURES_VERSION = 12
 

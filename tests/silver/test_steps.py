@@ -206,15 +206,22 @@ def launch(start: int, rank: int = 0) -> Row:
     *(event("aten::mm", "cpu_op", start, 2, rank=1) for start in (1010, 1020)),
     *in_a_row(80, 80, 5, rank=2),
     launch(1010, rank=2),
+    *in_a_row(5, rank=3),
+    event("cudaDeviceSynchronize", "cuda_runtime", 1001, 2, rank=3),
+    *in_a_row(80, 80, 5, rank=4),
+    event("aten::mm", "cpu_op", 2010, 2, rank=4),
+    event("cudaDeviceSynchronize", "cuda_runtime", 3001, 2, rank=4),
 )
 def test_a_last_step_in_which_nothing_ran_is_left_out_of_pairs(found: Silver) -> None:
     assert warmups(found) == [None, None, EMPTY]
     assert warmups(found, rank=1) == [None, EMPTY]
     assert warmups(found, rank=2) == [None, None, EMPTY]
+    assert warmups(found, rank=3) == [EMPTY], "all that was recorded is the profiler's own wait"
+    assert warmups(found, rank=4) == [None, None, EMPTY]
     flagged = [left_out for _, left_out in found.rows("steps", "rank", "is_warmup")]
-    assert flagged == [False, False, True, False, True, False, False, True]
+    assert flagged == [False, False, True, False, True, False, False, True, True, False, False, True]
     counted = found.rows("rule_counts", "effect", "rule", "events_count")
-    assert [row for row in counted if row[1] == "warmup_step"] == [("flagged", "warmup_step", 1)] * 3
+    assert [row for row in counted if row[1] == "warmup_step"] == [("flagged", "warmup_step", 1)] * 5
 
 
 @pytest.mark.given(
@@ -227,9 +234,11 @@ def test_a_last_step_in_which_nothing_ran_is_left_out_of_pairs(found: Silver) ->
     note("train_step 1", 1000, 80, rank=3),
     note("train_step 2", 2000, 80, rank=3),
     launch(1010, rank=3),
+    *in_a_row(80, rank=4),
+    event("gemm", "kernel", 1010, 10, rank=4),
 )
 def test_any_other_step_counts_whatever_ran_in_it(found: Silver) -> None:
-    assert [warmups(found, rank) for rank in range(4)] == [[None] * 3, [None], [None] * 2, [None] * 2]
+    assert [warmups(found, rank) for rank in range(5)] == [[None] * 3, [None], [None] * 2, [None] * 2, [None]]
 
 
 @pytest.mark.given(*in_a_row(100, 80, 60, 4), *(launch(1000 * place) for place in (1, 2, 3)))
