@@ -103,6 +103,7 @@ def simulate_run(random: np.random.Generator, noise: Noise, steps: int, ratio: f
             "log_standard_error": scatter.log_standard_error,
             "effective_steps_count": scatter.effective_count,
             "rounding_fraction": 0.0,
+            **dict.fromkeys(("batch_size", "samples_per_step", "tokens_per_step")),
         }
     ]
 

@@ -10,20 +10,22 @@ import numpy as np
 import pyarrow.compute as pc
 
 from gold.rounding import describe_rounding, measure_rounding
-from gold.step_series import Series, describe_warmup, join_ranks, read_flags, read_numbers, split
+from gold.step_series import Series, StepWork, describe_warmup, join_ranks, read_flags, read_numbers, split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
 
     from lake.frames import Frame
 
 INFERRED = "the log calls a column only `time`: that its numbers are durations is inferred from how they vary"
+_SECOND_NS = 1_000_000_000
 _FINEST = ("step", "block", "epoch")
 _READ = (
     *("run_id", "rank", "source_sha256", "ordinal", "period", "period_number", "ts_ns", "duration_ns"),
     *("duration_source", "stands_for_count", "is_warmup", "warmup_reason"),
+    *("batch_size", "samples_per_second", "tokens_per_second"),
 )
 
 
@@ -89,6 +91,7 @@ def read_log(log: pa.Table, traced: tuple[int, int] | None, *, is_tied: bool) ->
         is_bare=is_placed and not overlapping,
         is_placed=is_placed,
         rounding_fraction=rounding,
+        work=_find_work([one.timed for one in ranks]),
         caveats=tuple(said),
     )
 
@@ -112,6 +115,29 @@ def _read_one(rank: int, period: str, rows: pa.Table) -> _Log:
         rounding_fraction=0.0 if is_elapsed.any() else measure_rounding(values),
     )
     return _Log(rank, rows, series, timed)
+
+
+def _find_work(ranks: Sequence[pa.Table]) -> StepWork:
+    """What all steps have in common: the one batch size, and the median of rate times time."""
+    sizes = {size for rows in ranks for size in rows.column("batch_size").drop_null().unique().to_pylist()}
+    (samples, tokens) = (
+        _find_median([_multiply_rate(rows, name) for rows in ranks])
+        for name in ("samples_per_second", "tokens_per_second")
+    )
+    return StepWork(sizes.pop() if len(sizes) == 1 else None, samples, tokens)
+
+
+def _multiply_rate(rows: pa.Table, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    rates = np.asarray(rows.column(name).to_numpy(zero_copy_only=False), dtype=np.float64)
+    seconds = read_numbers(rows, "duration_ns") / read_numbers(rows, "stands_for_count") / _SECOND_NS
+    return rates * seconds
+
+
+def _find_median(values: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> float | None:
+    """The median of all numbers above zero."""
+    known = np.concatenate(values)
+    known = known[known > 0]
+    return float(np.median(known)) if len(known) else None
 
 
 def _equals(rows: pa.Table, name: str, value: str) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from gold.inference import Estimate, RunValue, compare_runs, pool_noise
 from gold.margin import MARGIN
 from gold.overhead_breakdown import find_dominant_part
 from gold.power import ENOUGH_RUNS
+from gold.samples_per_step import describe_other_work
 from gold.step_matching import match_steps
 from gold.step_times import SOURCES
 from lake.tables import Scope, Table, float64, int64, text
@@ -166,6 +167,12 @@ def _compare(source: str, sides: Sides, margin: float) -> _Found | None:
     groups = [_drop_copies([row for row in (_pick(rows, source) for rows in of) if row]) for of in sides.others]
     noise = pool_noise([*runs, *([_value(row) for row in group] for group in groups)])
     estimate = compare_runs(runs[0], runs[1], margin=margin, noise=noise)
+    if estimate is not None:
+        logged = [[_pick(rows, "log") for rows in side] for side in (sides.candidate, sides.baseline)]
+        told = [[row for row in side if row is not None and row["period"] == period] for side in logged]
+        other_work = describe_other_work((told[0], told[1]), estimate.ratio)
+        if other_work is not None:
+            estimate = replace(estimate, verdict_class="inconclusive", reason=other_work)
     copies = sum(map(len, timed)) - sum(map(len, kept))
     return None if estimate is None else _Found(source, (kept[0], kept[1]), estimate, copies)
 

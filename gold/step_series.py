@@ -25,6 +25,15 @@ MOST_SPREAD_FRACTION = 0.05
 
 
 @dataclass(frozen=True)
+class StepWork:
+    """How much one step does, as far as a log says: its batch size, and what its rates make of its time."""
+
+    batch_size: int | None = None
+    samples_per_step: float | None = None
+    tokens_per_step: float | None = None
+
+
+@dataclass(frozen=True)
 class Series:
     """Steps in their order: how long each row took, how many steps it stands for, and where the order breaks off."""
 
@@ -47,6 +56,8 @@ class Series:
     is_placed: bool = True
     # How far the rounding of a log leaves the mean open.
     rounding_fraction: float | None = None
+    # What a log says of the work of one step.
+    work: StepWork = StepWork()
     caveats: tuple[str, ...] = ()
     reason: str | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -82,6 +82,14 @@ TABLE = Table(
             nullable=True,
             minimum=0,
         ),
+        int64("batch_size", "Samples of a step, where the log says one number for all of them.", nullable=True),
+        float64(
+            "samples_per_step",
+            "Samples of a step as the log's rate and the step's time make them: the median.",
+            nullable=True,
+            minimum=0,
+        ),
+        float64("tokens_per_step", "The same in tokens.", nullable=True, minimum=0),
         int64(
             "gpu_lag_ns",
             "Longest time from the end of a step on the host to the end of the GPU work that it launched.",
@@ -161,6 +169,7 @@ class _Row:
             "steps_count": 0,
             "found_warmup_steps_count": series.warmup_count,
             "rounding_fraction": series.rounding_fraction,
+            **asdict(series.work),
             "gpu_lag_ns": series.lag_ns,
             "gpu_lag_fraction": series.lag_fraction,
             "recording_slowdown_ratio": ratio,

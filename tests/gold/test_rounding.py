@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gold.inference import RunValue, compare_runs
+from gold.logged_steps import observe_log, read_log
 from gold.rounding import describe_rounding, measure_rounding
+from lake.engines import PolarsEngine
+from silver import throughput
+from tests.support.silver_rows import rows_of
 
 MS = 1_000_000
 UNITS = st.sampled_from([1_000, 10_000, 1_000_000, 10_000_000])
@@ -91,3 +96,35 @@ def test_the_caveat_says_how_much_and_is_left_out_where_it_does_not_matter() -> 
         "its log rounds steps, which differ by less than that: their mean may be 4.2 % more or less"
     ]
     assert describe_rounding(0.0005, "step") == []
+
+
+def time_log(source: str, *durations_ms: int) -> dict[str, Any]:
+    """What gold.step_times says of a training log."""
+    engine = PolarsEngine()
+    known: dict[str, Any] = {
+        "run_id": "r",
+        "source_sha256": "log",
+        "record": "csv",
+        "period": "step",
+        "numbered_by": "number",
+    }
+    known |= {"rank": 0, "duration_source": source, "evidence": "measured", "stands_for_count": 1}
+    logged = [
+        {**known, "ordinal": place, "period_number": place, "duration_ns": length * MS}
+        for place, length in enumerate(durations_ms)
+    ]
+    log = engine.rows(observe_log(engine.wrap(rows_of(throughput.TABLE, logged))))
+    found = read_log(log, None, is_tied=False)
+    assert found is not None
+    return {"rounding_fraction": found.rounding_fraction, "caveat": "; ".join(found.caveats)}
+
+
+def test_a_log_that_rounds_leaves_its_mean_open_and_says_how_far() -> None:
+    row = time_log("stated", *[12] * 39, 13)
+    assert row["rounding_fraction"] == pytest.approx(0.5 / 12.025)
+    assert row["caveat"] == "its log rounds steps, which differ by less than that: their mean may be 4.2 % more or less"
+    assert time_log("stated", *[11, 12, 13] * 5)["rounding_fraction"] == 0
+
+
+def test_times_of_writing_are_rounded_once_however_many_there_are() -> None:
+    assert time_log("difference", *[2000] * 30, 3000)["rounding_fraction"] == 0

@@ -289,18 +289,6 @@ def test_of_two_logs_of_a_rank_the_longer_counts_and_of_two_ranks_the_slower() -
 # -- what recording costs ---------------------------------------------------------------------------------------------
 
 
-def test_a_log_that_rounds_leaves_its_mean_open_and_says_how_far() -> None:
-    row = measure_step_times(log=make_log(*[12] * 39, 13))["log"]
-    assert row["rounding_fraction"] == pytest.approx(0.5 / 12.025)
-    assert row["caveat"] == "its log rounds steps, which differ by less than that: their mean may be 4.2 % more or less"
-    assert measure_step_times(log=make_log(*[11, 12, 13] * 5))["log"]["rounding_fraction"] == 0
-
-
-def test_times_of_writing_are_rounded_once_however_many_there_are() -> None:
-    seconds = make_log(*[2000] * 30, 3000, duration_source="difference")
-    assert measure_step_times(log=seconds)["log"]["rounding_fraction"] == 0
-
-
 def test_the_cost_of_recording_is_the_traced_step_over_that_of_the_log() -> None:
     bare = make_log(*[99, 101] * 4)
     for place, row in enumerate(bare):
