@@ -30,7 +30,7 @@ UNITS = {
     "value": {Kind.FLOAT64, Kind.TEXT},  # of a test, such as p_value: a probability; else as the source wrote it
     "level": {Kind.FLOAT64, Kind.TEXT},  # of an interval: a probability; else the size of what was refused
     "second": {Kind.FLOAT64},  # of a rate: samples_per_second
-    "step": {Kind.FLOAT64},  # of an amount: samples_per_step
+    "step": {Kind.FLOAT64, Kind.BOOL},  # of an amount: samples_per_step; or a question: is_step
     "days": {Kind.FLOAT64},  # of a budget that lasts for years
     "sha256": {Kind.TEXT},
     "id": {Kind.TEXT, *WHOLE},
