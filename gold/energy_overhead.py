@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from gold import comparison
+from gold.comparison import Sides
 from gold.inference import RunValue, compare_runs
 from gold.margin import MARGIN
+from gold.samples_per_step import describe_other_work
 from gold.step_energy import TIMERS
 from lake.tables import Scope, Table, float64, int64, text
 from silver.steps import EVIDENCE
 from silver.throughput import PERIODS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gold.pairs import Pair
 
     Rows = list[dict[str, Any]]
 
+_NO_STEPS = Sides((), ())
 VERDICTS = ("more", "less", "no_difference", "not_shown", "inconclusive")
 _WORDS = {"slower": "more", "faster": "less"}
 # Fewer readings of a run, or a window of fewer sensor periods, say nothing about its energy.
@@ -35,7 +39,7 @@ TABLE = Table(
     name="energy_overhead",
     grain="One row per run that has a baseline, if power or energy of either was sampled.",
     key=("run_id",),
-    inputs=("silver.runs", "gold.step_energy", "gold.time_breakdown"),
+    inputs=("silver.runs", "gold.step_energy", "gold.step_times", "gold.time_breakdown"),
     scope=Scope.PAIR,
     columns=(
         *comparison.PAIR,
@@ -95,8 +99,12 @@ def measure(
     candidates: Sequence[pa.Table],
     baselines: Sequence[pa.Table],
     margin: float = MARGIN,
+    timed: Sides = _NO_STEPS,
 ) -> pa.Table:
-    """Compare the mean energy of a step over runs, by the clock that knows it for more steps; unsampled is no row."""
+    """Compare the mean energy of a step over runs, by the clock that knows it for more steps; unsampled is no row.
+
+    `timed` are the rows of gold.step_times of both sides, which say whether their steps do the same work.
+    """
     ours, theirs = ([table.to_pylist() for table in side] for side in (candidates, baselines))
     if not ours[0] and not theirs[0]:
         return TABLE.arrow_schema.empty_table()
@@ -118,7 +126,11 @@ def measure(
         answer = {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}", "evidence": "unobservable"}
         told = comparison.tell_progress({**row, **answer, "reason": reason}, run)
         return pa.Table.from_pylist([told], schema=TABLE.arrow_schema)
-    row |= {"timed_by": timer, "period": period, **_compare(sides[0], sides[1], margin)}
+    row |= {
+        "timed_by": timer,
+        "period": period,
+        **_compare(sides[0], sides[1], margin, partial(describe_other_work, timed, period)),
+    }
     if row["devices_count"] != row["baseline_devices_count"]:
         row["reason"] = "; ".join(filter(None, ("not as many devices were sampled in both", row["reason"])))
     return pa.Table.from_pylist([comparison.tell_progress(row, run)], schema=TABLE.arrow_schema)
@@ -181,7 +193,9 @@ def _summarise(rows: Rows, timer: str, period: str) -> _Run | None:
     )
 
 
-def _compare(ours: Sequence[_Run], theirs: Sequence[_Run], margin: float) -> dict[str, Any]:
+def _compare(
+    ours: Sequence[_Run], theirs: Sequence[_Run], margin: float, explain_work: Callable[[float], str | None]
+) -> dict[str, Any]:
     both = [*ours, *theirs]
     counts = len(ours), len(theirs)
     answer: dict[str, Any] = {
@@ -204,7 +218,7 @@ def _compare(ours: Sequence[_Run], theirs: Sequence[_Run], margin: float) -> dic
         answer |= {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}"}
         return answer | {"reason": "; ".join([reason, *reasons])}
     answer |= comparison.fill_ratio(estimate, margin, "energy")
-    blind = _find_blindness(both)
+    blind = [*filter(None, [explain_work(estimate.ratio)]), *_find_blindness(both)]
     reasons = [*blind, *comparison.find_reasons(estimate, counts, None), *reasons]
     answer["verdict"] = comparison.format_verdict(estimate, counts, margin, "more")
     answer["verdict_class"] = _WORDS.get(estimate.verdict_class, estimate.verdict_class)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gold.comparison import Sides
+
     Rows = Sequence[dict[str, Any]]
 
 # Rates are rounded and often smoothed: what they make of a step tells other work apart, not a little more of it.
@@ -16,11 +18,15 @@ _TELLING_RATIO = 1.25
 _HINTED_RATIO = 1.05
 
 
-def describe_other_work(sides: tuple[Rows, Rows], slowdown_ratio: float) -> str | None:
-    """Say how much more a step of one side does, and what is left per sample; None where nothing tells them apart.
+def describe_other_work(timed: Sides, period: str | None, ratio: float) -> str | None:
+    """Say how much more a period of one side does, and what of a ratio is left per sample; None where it does not.
 
-    `sides` are rows of gold.step_times that were timed by logs, in one kind of period.
+    `timed` are rows of gold.step_times; of those the logs' are asked.
     """
+    sides = [
+        [row for rows in side for row in rows if row["source"] == "log" and row["period"] == period and row["step_ns"]]
+        for side in (timed.candidate, timed.baseline)
+    ]
     stated = [_find_common(rows, "batch_size") for rows in sides]
     has_other_size = None not in stated and stated[0] != stated[1]
     for name, noun in (("samples_per_step", "sample"), ("tokens_per_step", "token")):
@@ -28,9 +34,9 @@ def describe_other_work(sides: tuple[Rows, Rows], slowdown_ratio: float) -> str 
         if found[0] is not None and found[1] is not None:
             least = _HINTED_RATIO if has_other_size else _TELLING_RATIO
             is_other = abs(math.log(found[0] / found[1])) > math.log(least)
-            return _describe(sides, (found[0], found[1]), noun, slowdown_ratio) if is_other else None
+            return _describe(period, (found[0], found[1]), noun, ratio) if is_other else None
     if has_other_size and stated[0] is not None and stated[1] is not None:
-        return _describe(sides, (stated[0], stated[1]), "sample", slowdown_ratio)
+        return _describe(period, (stated[0], stated[1]), "sample", ratio)
     return None
 
 
@@ -42,10 +48,9 @@ def _find_common(rows: Rows, name: str) -> float | None:
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
-def _describe(sides: tuple[Rows, Rows], work: tuple[float, float], noun: str, slowdown_ratio: float) -> str:
-    period, (ours, theirs) = sides[0][0]["period"], work
-    per_unit = slowdown_ratio * theirs / ours
+def _describe(period: str | None, work: tuple[float, float], noun: str, ratio: float) -> str:
+    ours, theirs = work
     return (
         f"the logs say that a {period} of the run is of {ours:,.4g} {noun}s and one of its baseline of {theirs:,.4g}, "
-        f"which makes {per_unit:.2f}x per {noun}"
+        f"which makes {ratio * theirs / ours:.2f}x per {noun}"
     )

@@ -167,12 +167,9 @@ def _compare(source: str, sides: Sides, margin: float) -> _Found | None:
     groups = [_drop_copies([row for row in (_pick(rows, source) for rows in of) if row]) for of in sides.others]
     noise = pool_noise([*runs, *([_value(row) for row in group] for group in groups)])
     estimate = compare_runs(runs[0], runs[1], margin=margin, noise=noise)
-    if estimate is not None:
-        logged = [[_pick(rows, "log") for rows in side] for side in (sides.candidate, sides.baseline)]
-        told = [[row for row in side if row is not None and row["period"] == period] for side in logged]
-        other_work = describe_other_work((told[0], told[1]), estimate.ratio)
-        if other_work is not None:
-            estimate = replace(estimate, verdict_class="inconclusive", reason=other_work)
+    other_work = None if estimate is None else describe_other_work(sides, period, estimate.ratio)
+    if estimate is not None and other_work is not None:
+        estimate = replace(estimate, verdict_class="inconclusive", reason=other_work)
     copies = sum(map(len, timed)) - sum(map(len, kept))
     return None if estimate is None else _Found(source, (kept[0], kept[1]), estimate, copies)
 

@@ -6,9 +6,11 @@ import pyarrow as pa
 import pytest
 
 from gold import step_energy
+from gold.comparison import Sides
 from gold.energy_overhead import TABLE, measure
 from tests.support.baselines import PAIR
 from tests.support.silver_rows import rows_of
+from tests.support.timed_runs import make_step_times
 
 RUN = {"model": "m", "world_size": 2, "found_world_size": None}
 
@@ -53,6 +55,14 @@ def test_what_the_tee_adds_to_a_step_is_the_difference_of_the_means_over_runs() 
     less = compare(side(20.0, 20.5, 19.5), side(30.0, 31.0, 32.0))
     assert less["verdict_class"] == "less"
     assert less["verdict"].startswith("1.55x less, 95 % 1.4")
+
+
+def test_nothing_is_concluded_of_the_energy_of_steps_of_other_work() -> None:
+    timed = Sides([make_step_times(20, samples_per_step=128.0)], [make_step_times(10, samples_per_step=64.0)])
+    ours, theirs = side(40.0, 41.0, 42.0), side(20.0, 20.5, 19.5)
+    (row,) = measure(PAIR, RUN, ours, theirs, timed=timed).to_pylist()
+    assert row["verdict_class"] == "inconclusive"
+    assert row["verdict"].endswith("of 128 samples and one of its baseline of 64, which makes 1.03x per sample")
 
 
 def test_a_log_that_is_written_every_few_steps_tells_the_energy_of_one() -> None:

@@ -24,8 +24,9 @@ NOTHING = {"batch_size": None, "samples_per_step": None, "tokens_per_step": None
 
 
 def tell(ours: dict[str, Any], theirs: dict[str, Any], ratio: float = 2.0) -> str | None:
-    known = {**NOTHING, "period": "step"}
-    return describe_other_work(([{**known, **ours}], [{**known, **theirs}]), ratio)
+    sides = Sides([make_step_times(200, **NOTHING | ours)], [make_step_times(100, **NOTHING | theirs)])
+    assert describe_other_work(sides, "epoch", ratio) is None
+    return describe_other_work(sides, "step", ratio)
 
 
 def compare_work(ours: dict[str, Any], theirs: dict[str, Any], source: str = "log") -> dict[str, Any]:
