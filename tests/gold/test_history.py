@@ -46,6 +46,18 @@ def test_a_change_point_names_the_driver_that_changed_with_it() -> None:
     assert {row["verdict"] for row in rows if row is not found} == {"no change point"}
 
 
+def test_the_interval_of_a_change_holds_what_the_rounding_of_logs_leaves_open() -> None:
+    """Days of 12 and then of 13 ms, by logs in whole milliseconds."""
+    steps = [12.0 + place % 3 / 100 + (place >= NIGHTS // 2) for place in range(NIGHTS)]
+    recorded = [
+        record(f"r{place:02}", f"2026-10-{place + 1:02}", {**step(round(ms * 1e6)), "rounding_fraction": 0.5 / ms})
+        for place, ms in enumerate(steps)
+    ]
+    (found,) = [row for row in make_rows(*recorded) if row["is_change_point"]]
+    assert found["change_low_ratio"] < 1.005
+    assert found["change_high_ratio"] > 1.16
+
+
 def test_a_change_without_a_recorded_cause_says_so_and_what_changed_nearby() -> None:
     assert [row["changed"] for row in draw(-0.2, ["570"] * NIGHTS) if row["is_change_point"]] == [NOTHING_CHANGED]
     (near,) = [row["changed"] for row in draw(-0.2, ["570"] * 7 + ["575"] * 5) if row["is_change_point"]]

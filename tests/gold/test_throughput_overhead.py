@@ -71,6 +71,20 @@ def test_three_logs_per_side_conclude() -> None:
     assert row["verdict"] == "1.25x slower, 95 % 1.22 to 1.28, over 3 and 3 runs"
 
 
+def test_rates_that_a_log_rounds_conclude_no_more_than_their_digits_do() -> None:
+    """Rates of 12.4 and 12.6, of which the logs keep 12 and 13, but for a few."""
+    sides = [
+        [rates(*([each] * (40 - odd) + [other] * odd)).to_pylist() for odd in (1, 2, 3)]
+        for each, other in ((12.0, 13.0), (13.0, 12.0))
+    ]
+    (row,) = measure(PAIR, (BLIND, BLIND), Sides(*sides)).to_pylist()
+    assert (row["verdict_class"], row["interval_over"]) == ("not_shown", "runs")
+    assert row["slowdown_low_ratio"] < 12.6 / 12.4 < row["slowdown_high_ratio"]
+    assert (
+        row["caveat"] == "its log rounds epochs, which differ by less than that: their mean may be 4.2 % more or less"
+    )
+
+
 def test_epochs_that_are_alike_have_a_wider_interval_than_those_that_are_not() -> None:
     drifting = [100 + (place // 10) for place in range(40)]
     shuffled = [drifting[(7 * place) % 40] for place in range(40)]
