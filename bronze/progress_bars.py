@@ -19,7 +19,10 @@ _BAR = re.compile(
     r" \[(?P<elapsed>[0-9:]{4,12})<[0-9:?]{1,12}, {0,8}(?P<rate>[0-9.]{1,12}|\?)"
     r"(?P<unit>[a-zA-Z]{1,12}/s|s/[a-zA-Z]{1,12})(?P<more>[\],].*)"
 )
-_TRAINING = re.compile(r"(?i)\b(?:epoch\W{0,3}[0-9]|train)")
+# A numbered epoch, or nothing but training: bars that read, tokenize or cache what to train on are named so too.
+_TRAINING = re.compile(
+    r"(?i).*\bepoch\W{0,3}[0-9].*|\W*train(?:ing)?(?:\W+(?:model|loop|steps?|batch(?:es)?|loss\W*[-+.0-9e]{1,24}))?\W*"
+)
 _OTHER = re.compile(r"(?i)\b(?:val|eval|test|infer|predict|sanity)")
 _EPOCH = re.compile(r"(?i)\bepoch\W{0,3}([0-9]{1,9})")
 _LOSS = re.compile(r"\b(?:train_)?loss[=:] ?([-+.0-9eE]{1,24})")
@@ -45,7 +48,7 @@ class ProgressBars:
     def read(self, offset: int, data: bytes) -> list[dict[str, Any]]:
         """The rows of bars that are complete with this line."""
         bar = _BAR.match(as_text(data)) if len(data) <= _MOST_LINE else None
-        if bar is None or _OTHER.search(bar["name"]) or not _TRAINING.search(bar["name"]):
+        if bar is None or _OTHER.search(bar["name"]) or not _TRAINING.fullmatch(bar["name"]):
             return []
         epoch = _EPOCH.search(bar["name"])
         key = (None if epoch is None else int(epoch[1]), int(bar["total"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -27,9 +28,11 @@ def measure_rounding(values: Sequence[float]) -> float:
     is_equal = bool((numbers == numbers[:1]).all())
     if not len(numbers) or not numbers.any() or (is_equal and len(numbers) < FEWEST_CYCLES):
         return 0.0
-    unit = 10.0 ** min(_find_last_place(value) for value in {*values} if value)
-    if float(numbers.std()) * 2 >= unit:
-        return 0.0
+    least, unit = float(numbers.std()) * 2, math.inf
+    for value in {*values} - {0}:
+        unit = min(unit, 10.0 ** _find_last_place(value))
+        if unit <= least:
+            return 0.0
     return unit / 2 / float(numbers.mean())
 
 

@@ -53,6 +53,14 @@ def test_a_bar_that_is_drawn_again_when_it_is_full_counts_once_by_its_mean_rate(
     assert row["duration_ns"] == pytest.approx(100 / 9.52 * S, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    "name", ["Training", "train", "[train] loss 0.25", "Training loop", "  Epoch [4/10]", "Train epoch 4", "epoch=4"]
+)
+def test_a_bar_of_training_is_told_by_its_name(name: str) -> None:
+    (row,) = read_bars(draw(name, 50, 50, "00:05", "10.00it/s") + "\n")
+    assert row.get("epoch_number") == (4 if "4" in name else None)
+
+
 def test_bars_without_a_number_are_epochs_in_their_order() -> None:
     bars = [draw("Training", done, 50, "00:05", "10.00it/s") for done in (10, 50, 10, 50, 50, 10, 50)]
     rows = read_bars("\r".join(bars))
@@ -67,6 +75,8 @@ def test_bars_without_a_number_are_epochs_in_their_order() -> None:
         draw("Epoch 3 [eval]", 50, 50, "00:05", "10.00it/s"),
         draw("Train on test set", 50, 50, "00:05", "10.00it/s"),
         draw("Loading checkpoint shards", 2, 2, "00:05", " 2.50s/it"),
+        draw("Tokenizing train dataset", 50, 50, "00:05", "10.00it/s"),
+        draw("train: Scanning labels", 50, 50, "00:05", "10.00it/s"),
         draw("Epochs", 3, 3, "10:00", "200.00s/it"),
         draw("Epoch 1", 49, 50, "00:04", "10.00it/s"),
         # The rate of the last steps, not of all: fifty at that pace take 25 s.
