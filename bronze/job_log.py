@@ -10,8 +10,9 @@ from bronze import collective_records, json_text, training_log
 from bronze.decimals import fit_int64, parse_integer, parse_nanoseconds, parse_number
 from bronze.line_reader import LineReader
 from bronze.lines import as_text
+from bronze.named_values import has_named_values, may_name_values, read_named_values
 from bronze.progress_bars import ProgressBars, has_full_bar, may_be_bar
-from bronze.step_lines import has_step_line, may_be_step, read_step_line
+from bronze.step_lines import has_step_line, is_left_out, may_be_step, read_step_line
 from bronze.tolerant_parser import make_range
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ VERSION = 3
 MLLOG = b":::MLLOG"
 _NCCL = b"NCCL INFO "
 _TESTS = re.compile(rb"^#\s+\(B\)\s+\(elements\)", re.MULTILINE)
-_MARKS = (MLLOG, _NCCL, b"(elements)")
 _MOST_LINE_BYTES = 1 << 20
 _RETURN = re.compile(rb"\r(?!\n)")
 # A line may begin in one block and end in the next one.
@@ -51,7 +51,9 @@ def is_job_log(head: bytes) -> bool:
     is_marked = MLLOG in head or _NCCL in head or _TESTS.search(head) is not None
     if is_marked or (may_be_step(head) and has_step_line(head.splitlines())):
         return True
-    return may_be_bar(head) and has_full_bar(head.splitlines())
+    if may_be_bar(head) and has_full_bar(head.splitlines()):
+        return True
+    return b"\x00" not in head and has_named_values(head.splitlines())
 
 
 def may_be_text(head: bytes) -> bool:
@@ -64,10 +66,19 @@ def has_marks(blocks: Iterator[bytes]) -> bool:
     last = b""
     for block in blocks:
         both = last + block
-        if (any(mark in both for mark in _MARKS) or may_be_step(both) or may_be_bar(both)) and is_job_log(both):
+        if is_job_log(both):
             return True
         last = block[-_LAST_BYTES:]
     return False
+
+
+def _read_line(data: bytes) -> dict[str, Any] | None:
+    """What a line says of a step or an epoch: as a trainer prints it, else by the names of its values."""
+    if may_be_step(data):
+        row = read_step_line(data)
+        if row is not None or is_left_out(data):
+            return row
+    return read_named_values(data) if may_name_values(data) else None
 
 
 def _break_at_returns(blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -105,7 +116,7 @@ class JobLogReader(LineReader):
             self.passed_count += 1
         elif self._is_tests and _SIZED.match(as_text(data[:256])):
             self._size(offset, data)
-        elif may_be_step(data) and (row := read_step_line(data)) is not None:
+        elif (row := _read_line(data)) is not None:
             self._add_step({**row, "offset_bytes": offset})
         else:
             self.passed_count += 1

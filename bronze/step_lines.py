@@ -74,6 +74,12 @@ def read_step_line(data: bytes) -> dict[str, Any] | None:
     return next((row for row in found if row is not None), None)
 
 
+def is_left_out(data: bytes) -> bool:
+    """Whether a pattern says that such a line is of something else."""
+    marked = [pattern.unless for pattern in PATTERNS if pattern.unless is not None and pattern.mark in data]
+    return bool(marked) and any(unless.search(_COLOUR.sub("", as_text(data))) for unless in marked)
+
+
 def has_step_line(lines: Iterable[bytes]) -> bool:
     """Whether one of the lines speaks of a step."""
     return any(may_be_step(line) and read_step_line(line) is not None for line in lines)

@@ -130,7 +130,6 @@ _OTHERS = (
     "Epoch: [1][   0/1307]\tTime 49.345 (49.345)\tData  0.561 ( 0.561)\tLoss 3.2172e+00 (3.2172e+00)",
     "Test: [ 10/196]\tTime  0.779 ( 5.211)\tLoss 2.5e+00 (1.5e+01)",
     "Epoch: [3]  [   0/1563]  eta: 1:12:33  lr: 0.1  img/s: 3.1 (3.1)  loss: 6.5 (6.5)  time: 2.7412  data: 2.0",
-    "Epoch: [3] Total time: 0:12:33",
     "Test:  [  0/391]  eta: 0:01:30  loss: 6.9 (6.9)  time: 0.2312  data: 0.2",
     "Train: 4 [   0/6672 (  0%)]  Loss: 6.96 (6.96)  Time: 1.839s,  104.41/s  (1.839s,  104.41/s)  LR: 1.000e-04",
     "07/03 13:04:19 - mmengine - INFO - Epoch(val)  [1][20/25]    eta: 0:00:01  time: 0.0412  data_time: 0.0327",
