@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 INFERRED = "the log calls a column only `time`: that its numbers are durations is inferred from how they vary"
 _SECOND_NS = 1_000_000_000
+# Periods that follow each other take no longer than from the end of the first to that of the last, but for rounding.
+_MOST_OVERLAP = 1.5
 _FINEST = ("step", "block", "epoch")
 _READ = (
     *("run_id", "rank", "source_sha256", "ordinal", "period", "period_number", "ts_ns", "duration_ns"),
@@ -76,7 +78,7 @@ def read_log(log: pa.Table, traced: tuple[int, int] | None, *, is_tied: bool) ->
     if is_inferred:
         said.append(INFERRED)
     rounding = max(one.series.rounding_fraction or 0.0 for one in ranks)
-    said += describe_rounding(rounding, period)
+    said += [*describe_rounding(rounding, period), *_describe_overlap([one.timed for one in ranks], period)]
     overlapping, is_placed = _count_traced(ranks, traced)
     if overlapping:
         count = sum(one.timed.num_rows for one in ranks)
@@ -115,6 +117,19 @@ def _read_one(rank: int, period: str, rows: pa.Table) -> _Log:
         rounding_fraction=0.0 if is_elapsed.any() else measure_rounding(values),
     )
     return _Log(rank, rows, series, timed)
+
+
+def _describe_overlap(ranks: Iterable[pa.Table], period: str) -> list[str]:
+    """Say where periods would have to overlap: their times are in another unit, or those of several processes."""
+    for rows in ranks:
+        placed = rows.filter(rows.column("ts_ns").is_valid())
+        lengths = read_numbers(placed, "duration_ns")
+        ends = read_numbers(placed, "ts_ns") + lengths
+        span, total = (int(ends.max() - ends.min()), int(lengths[1:].sum())) if len(ends) > 1 else (0, 0)
+        if span and total > _MOST_OVERLAP * span:
+            times = f"{total / span:,.1f} times as long together as the time in which they were written"
+            return [f"its {period}s take {times}: is the unit of their times right?"]
+    return []
 
 
 def _find_work(ranks: Sequence[pa.Table]) -> StepWork:
