@@ -186,7 +186,7 @@ def format_verdict(estimate: Estimate, counts: tuple[int, int], margin: float = 
         said = f"a difference beyond {_percent(margin)} is neither shown nor ruled out: {ratio:.2f}x{interval}, {over}"
         return f"{said}; {format_more_runs(estimate)}"
     if estimate.reason is not None:
-        return f"nothing can be concluded, because {estimate.reason}; by the means it is {ratio:.2f}x"
+        return f"nothing can be concluded, because {estimate.reason}: {ratio:.2f}x"
     few = f"{counts[0]} and {counts[1]} runs" if max(counts) > 1 else "one run per side"
     return f"nothing can be concluded from {few}: {ratio:.2f}x{interval or _NO_INTERVAL}; {format_more_runs(estimate)}"
 

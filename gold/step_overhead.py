@@ -96,6 +96,8 @@ class _Found:
     rows: tuple[Rows, Rows]
     estimate: Estimate
     copies_count: int
+    # Why its steps cannot be held against the baseline's, whatever their ratio.
+    other_work: str | None = None
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -171,7 +173,7 @@ def _compare(source: str, sides: Sides, margin: float) -> _Found | None:
     if estimate is not None and other_work is not None:
         estimate = replace(estimate, verdict_class="inconclusive", reason=other_work)
     copies = sum(map(len, timed)) - sum(map(len, kept))
-    return None if estimate is None else _Found(source, (kept[0], kept[1]), estimate, copies)
+    return None if estimate is None else _Found(source, (kept[0], kept[1]), estimate, copies, other_work)
 
 
 def _pick(rows: Rows, source: str) -> dict[str, Any] | None:
@@ -208,7 +210,7 @@ def _fill(lead: _Found, margin: float) -> dict[str, Any]:
     if lead.copies_count:
         reasons.append("recordings that are equal to the last digit are copies and count once")
     median = _compare_medians(lead.rows)
-    return {
+    answer = {
         **comparison.fill_ratio(estimate, margin),
         "source": lead.source,
         "period": lead.rows[0][0]["period"],
@@ -227,6 +229,10 @@ def _fill(lead: _Found, margin: float) -> dict[str, Any]:
         "evidence": comparison.find_weakest([lead.evidence, "modelled" if estimate.is_modelled else "measured"]),
         "reason": "; ".join(reasons) or None,
     }
+    if lead.other_work is not None:
+        added = ("overhead_ns", "time_increase_fraction", "throughput_loss_fraction")
+        answer |= dict.fromkeys(added) | {"verdict": f"nothing can be concluded, because {lead.other_work}"}
+    return answer
 
 
 def _fill_other(other: _Found) -> dict[str, Any]:

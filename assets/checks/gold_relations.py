@@ -304,11 +304,14 @@ RELATIONS = (
     ),
     Relation(
         name="overhead_is_that_of_the_steps",
-        sentence="overhead_ns is step_ns less baseline_step_ns",
+        sentence="overhead_ns is step_ns less baseline_step_ns, and null only where nothing is concluded",
         table=table("gold.step_overhead"),
         query="""
-            SELECT run_id, baseline_run_id, step_ns, baseline_step_ns, overhead_ns FROM checked
-            WHERE overhead_ns IS DISTINCT FROM step_ns - baseline_step_ns
+            SELECT run_id, baseline_run_id, step_ns, baseline_step_ns, overhead_ns, verdict_class FROM checked
+            WHERE overhead_ns <> step_ns - baseline_step_ns
+            OR (overhead_ns IS NULL) <> (time_increase_fraction IS NULL)
+            OR (overhead_ns IS NULL AND verdict_class <> 'inconclusive')
+            OR (overhead_ns IS NOT NULL AND step_ns - baseline_step_ns IS NULL)
             ORDER BY run_id""",
     ),
     Relation(

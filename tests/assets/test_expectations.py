@@ -135,6 +135,7 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
         1,
     ),
     "difference": ("gold.step_overhead", first("overhead_ns", 1), "overhead_is_that_of_the_steps", 1),
+    "lost difference": ("gold.step_overhead", first("overhead_ns", None), "overhead_is_that_of_the_steps", 1),
     "delta": (
         "gold.overhead_breakdown",
         first("overhead_ns", pl.col("overhead_ns") + 1),

@@ -104,6 +104,7 @@ def test_a_batch_size_that_differs_a_little_shows_in_rates_too() -> None:
 def test_nothing_is_concluded_of_steps_of_other_work(source: str) -> None:
     row = compare_work({"samples_per_step": 128.0}, {"samples_per_step": 64.0}, source)
     assert row["verdict_class"] == "inconclusive"
-    assert row["verdict"].endswith("which makes 1.00x per sample; by the means it is 2.00x")
+    assert row["verdict"].endswith("of 128 samples and one of its baseline of 64, which makes 1.00x per sample")
+    assert (row["slowdown_ratio"], row["overhead_ns"], row["time_increase_fraction"]) == (pytest.approx(2), None, None)
     assert "which makes 1.00x per sample" in row["reason"]
     assert compare_work({}, {}, source)["verdict_class"] == "slower"
