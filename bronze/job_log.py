@@ -78,7 +78,7 @@ def _read_line(data: bytes) -> dict[str, Any] | None:
         row = read_step_line(data)
         if row is not None or is_left_out(data):
             return row
-    return read_named_values(data) if may_name_values(data) else None
+    return read_named_values(data) if may_name_values(data) and not may_be_bar(data) else None
 
 
 def _break_at_returns(blocks: Iterator[bytes]) -> Iterator[bytes]:

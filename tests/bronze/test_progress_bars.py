@@ -61,6 +61,12 @@ def test_a_bar_of_training_is_told_by_its_name(name: str) -> None:
     assert row.get("epoch_number") == (4 if "4" in name else None)
 
 
+def test_the_numbers_behind_a_bar_are_no_record_of_their_own() -> None:
+    drawn = [draw("Epoch 1", done, 40, "00:04", "10.00it/s", ", step_time=0.25") for done in (10, 20, 30, 40)]
+    (row,) = read_bars("\r".join(drawn))
+    assert (row["record_key"], row["duration_ns"]) == ("progress_bar", 4 * S)
+
+
 def test_bars_without_a_number_are_epochs_in_their_order() -> None:
     bars = [draw("Training", done, 50, "00:05", "10.00it/s") for done in (10, 50, 10, 50, 50, 10, 50)]
     rows = read_bars("\r".join(bars))
