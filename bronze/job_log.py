@@ -48,12 +48,14 @@ _MICROSECOND_NS = 1_000
 
 def is_job_log(head: bytes) -> bool:
     """Whether the output so far holds a line that this reader takes."""
-    is_marked = MLLOG in head or _NCCL in head or _TESTS.search(head) is not None
-    if is_marked or (may_be_step(head) and has_step_line(head.splitlines())):
+    if MLLOG in head or _NCCL in head or _TESTS.search(head) is not None:
         return True
-    if may_be_bar(head) and has_full_bar(head.splitlines()):
-        return True
-    return b"\x00" not in head and has_named_values(head.splitlines())
+    lines = head.splitlines()
+    return (
+        (may_be_step(head) and has_step_line(lines))
+        or (may_be_bar(head) and has_full_bar(lines))
+        or (b"\x00" not in head and has_named_values(lines))
+    )
 
 
 def may_be_text(head: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from bronze.tolerant_parser import BEGINNING_BYTES, UnreadableRange, make_printable, make_range
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Line = tuple[int, bytes]
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}m")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -48,3 +50,8 @@ def _too_long(offset: int, length: int, most_bytes: int, begins: bytes) -> Unrea
 def as_text(line: bytes) -> str:
     """A line as text; bytes that are no UTF-8 are escaped."""
     return make_printable(line)
+
+
+def as_plain_text(line: bytes) -> str:
+    """The same without a terminal's colours, and without the spaces around it."""
+    return _COLOUR.sub("", as_text(line)).strip()

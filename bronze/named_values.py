@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from bronze import csv_columns, json_text
-from bronze.lines import as_text
+from bronze.lines import as_plain_text
 from bronze.training_csv import MAP, is_header
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ ENOUGH_LINES = 2
 _OPTIONAL = {"loss_number", "batch_size", "phase"}
 _MOST_LINE = 1 << 10
 _MARKS = re.compile(rb"(?i)\b(?:step|iter|epoch|batch)[a-z]*\b.*\d|\b(?:step|iter|epoch)s?\d")
-_COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}m")
 _OTHER = re.compile(
     r"(?i)(?:^|[^a-z])(?:val|valid|validation|validate|eval|evaluation|evaluate|test|testing)(?:[^a-z]|$)"
 )
@@ -52,7 +51,7 @@ def may_name_values(data: bytes) -> bool:
 
 def read_named_values(data: bytes) -> dict[str, Any] | None:
     """The row of a line that counts a step or an epoch and says its time or rate; none of any other."""
-    text = _COLOUR.sub("", as_text(data)).strip()
+    text = as_plain_text(data)
     if _OTHER.search(text):
         return None
     pairs = [(name, value) for name, value in _split(text) if MAP.columns([name])]

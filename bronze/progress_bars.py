@@ -9,10 +9,9 @@ from typing import Any
 
 from bronze import json_text
 from bronze.decimals import fit_nanoseconds, parse_number
-from bronze.lines import as_text
+from bronze.lines import as_plain_text
 
-KEY = "progress_bar"
-MARK = b"%|"
+_KEY, _MARK = "progress_bar", b"%|"
 # Name, share, the bar itself, steps, time since its start, time that is left, and a rate: of a full bar the mean one.
 _BAR = re.compile(
     r"(?P<name>[^|]{0,200}?):? {0,4}[0-9]{1,3}%\|[^|]{0,400}\| {0,16}(?P<done>[0-9]{1,12})/(?P<total>[0-9]{1,12})"
@@ -47,7 +46,7 @@ class ProgressBars:
 
     def read(self, offset: int, data: bytes) -> list[dict[str, Any]]:
         """The rows of bars that are complete with this line."""
-        bar = _BAR.match(as_text(data)) if len(data) <= _MOST_LINE else None
+        bar = _BAR.match(as_plain_text(data)) if len(data) <= _MOST_LINE else None
         if bar is None or _OTHER.search(bar["name"]) or not _TRAINING.fullmatch(bar["name"]):
             return []
         epoch = _EPOCH.search(bar["name"])
@@ -70,13 +69,13 @@ class ProgressBars:
 
 def may_be_bar(data: bytes) -> bool:
     """Whether bytes may hold a bar."""
-    return MARK in data
+    return _MARK in data
 
 
 def has_full_bar(lines: list[bytes]) -> bool:
     """Whether a bar of training that is full is among the lines."""
     bars = ProgressBars()
-    return any(rows for line in lines if may_be_bar(line) for rows in [bars.read(0, line)]) or bool(bars.finish())
+    return any(bars.read(0, line) for line in lines if may_be_bar(line)) or bool(bars.finish())
 
 
 def _make_row(offset: int, bar: re.Match[str], epoch: int | None) -> dict[str, Any] | None:
@@ -93,9 +92,9 @@ def _make_row(offset: int, bar: re.Match[str], epoch: int | None) -> dict[str, A
     if duration is None:
         return None
     loss = _LOSS.search(bar["more"])
-    row: dict[str, Any] = {"offset_bytes": offset, "record": "line", "record_key": KEY, "epoch_number": epoch}
+    row: dict[str, Any] = {"offset_bytes": offset, "record": "line", "record_key": _KEY, "epoch_number": epoch}
     row |= {"duration_ns": duration, "loss_number": None if loss is None else parse_number(loss[1])[0]}
-    return {**row, "args": json_text.compact_json({"line": bar.string.strip()})}
+    return {**row, "args": json_text.compact_json({"line": bar.string})}
 
 
 def _count_seconds(clock: str) -> int:

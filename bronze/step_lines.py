@@ -9,14 +9,12 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from bronze import csv_columns, json_text
-from bronze.lines import as_text
+from bronze.lines import as_plain_text
 from bronze.training_csv import MAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# A terminal's colours, and the separators of thousands, are no part of a value.
-_COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}m")
 _MOST_LINE = 1 << 12
 
 
@@ -69,7 +67,7 @@ def read_step_line(data: bytes) -> dict[str, Any] | None:
     """What a line says of a step; none where it says nothing of one."""
     if len(data) > _MOST_LINE:
         return None
-    text = _COLOUR.sub("", as_text(data)).strip()
+    text = as_plain_text(data)
     found = (pattern.read(text) for pattern in PATTERNS if pattern.mark in data)
     return next((row for row in found if row is not None), None)
 
@@ -77,7 +75,7 @@ def read_step_line(data: bytes) -> dict[str, Any] | None:
 def is_left_out(data: bytes) -> bool:
     """Whether a pattern says that such a line is of something else."""
     marked = [pattern.unless for pattern in PATTERNS if pattern.unless is not None and pattern.mark in data]
-    return bool(marked) and any(unless.search(_COLOUR.sub("", as_text(data))) for unless in marked)
+    return bool(marked) and any(unless.search(as_plain_text(data)) for unless in marked)
 
 
 def has_step_line(lines: Iterable[bytes]) -> bool:
@@ -87,4 +85,5 @@ def has_step_line(lines: Iterable[bytes]) -> bool:
 
 def _find_value(value: re.Pattern[str], text: str) -> str:
     found = value.search(text)
+    # Commas part thousands.
     return "" if found is None else next(filter(None, found.groups()), "").replace(",", "")

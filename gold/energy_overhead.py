@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from gold import comparison
 from gold.comparison import Sides
-from gold.inference import RunValue, compare_runs
+from gold.inference import RunValue, compare_runs, withhold
 from gold.margin import MARGIN
 from gold.samples_per_step import describe_other_work
 from gold.step_energy import TIMERS
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     Rows = list[dict[str, Any]]
 
-_NO_STEPS = Sides((), ())
 VERDICTS = ("more", "less", "no_difference", "not_shown", "inconclusive")
 _WORDS = {"slower": "more", "faster": "less"}
 # Fewer readings of a run, or a window of fewer sensor periods, say nothing about its energy.
@@ -98,8 +97,8 @@ def measure(
     run: Mapping[str, Any],
     candidates: Sequence[pa.Table],
     baselines: Sequence[pa.Table],
+    timed: Sides,
     margin: float = MARGIN,
-    timed: Sides = _NO_STEPS,
 ) -> pa.Table:
     """Compare the mean energy of a step over runs, by the clock that knows it for more steps; unsampled is no row.
 
@@ -217,15 +216,17 @@ def _compare(
         reason = "a step took no energy, which gives no ratio"
         answer |= {"verdict_class": "inconclusive", "verdict": f"no answer: {reason}"}
         return answer | {"reason": "; ".join([reason, *reasons])}
+    other_work = explain_work(estimate.ratio)
+    estimate = estimate if other_work is None else withhold(estimate, other_work)
     answer |= comparison.fill_ratio(estimate, margin, "energy")
-    blind = [*filter(None, [explain_work(estimate.ratio)]), *_find_blindness(both)]
+    blind = _find_blindness(both)
     reasons = [*blind, *comparison.find_reasons(estimate, counts, None), *reasons]
     answer["verdict"] = comparison.format_verdict(estimate, counts, margin, "more")
     answer["verdict_class"] = _WORDS.get(estimate.verdict_class, estimate.verdict_class)
-    if blind:
+    if other_work is not None or blind:
         nothing = dict.fromkeys(("p_value", "equivalence_p_value", "energy_low_ratio", "energy_high_ratio"))
         answer |= {**nothing, "interval_over": None, "detectable_fraction": None, "verdict_class": "inconclusive"}
-        answer["verdict"] = f"nothing can be concluded, because {blind[0]}"
+        answer["verdict"] = f"nothing can be concluded, because {other_work or blind[0]}"
     return answer | {"reason": "; ".join(reasons) or None}
 
 

@@ -136,6 +136,19 @@ def judge(ratio: float, p_value: float, equivalence_p_value: float) -> str:
     return "not_shown"
 
 
+def withhold(estimate: Estimate, reason: str) -> Estimate:
+    """The same ratio and interval without a conclusion, which no number of repeats would give."""
+    return replace(
+        estimate,
+        verdict_class="inconclusive",
+        reason=reason,
+        p_value=None,
+        equivalence_p_value=None,
+        detectable_fraction=None,
+        more_runs_count=None,
+    )
+
+
 def control_false_discoveries(p_values: Sequence[float | None]) -> list[float | None]:
     """Adjust the p values of questions that are asked together (Benjamini-Hochberg); None stays None."""
     known = np.array([value for value in p_values if value is not None], dtype=float)

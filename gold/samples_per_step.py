@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from gold.comparison import find_middle
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -27,29 +29,33 @@ def describe_other_work(timed: Sides, period: str | None, ratio: float) -> str |
         [row for rows in side for row in rows if row["source"] == "log" and row["period"] == period and row["step_ns"]]
         for side in (timed.candidate, timed.baseline)
     ]
-    stated = [_find_common(rows, "batch_size") for rows in sides]
+    stated = [_find_one_size(rows) for rows in sides]
     has_other_size = None not in stated and stated[0] != stated[1]
     for name, noun in (("samples_per_step", "sample"), ("tokens_per_step", "token")):
-        found = [_find_common(rows, name) for rows in sides]
-        if found[0] is not None and found[1] is not None:
+        ours, theirs = (_find_mean(rows, name) for rows in sides)
+        if ours is not None and theirs is not None:
             least = _HINTED_RATIO if has_other_size else _TELLING_RATIO
-            is_other = abs(math.log(found[0] / found[1])) > math.log(least)
-            return _describe(period, (found[0], found[1]), noun, ratio) if is_other else None
-    if has_other_size and stated[0] is not None and stated[1] is not None:
-        return _describe(period, (stated[0], stated[1]), "sample", ratio)
+            is_other = abs(math.log(ours / theirs)) > math.log(least)
+            return _describe(period, ours, theirs, noun, ratio) if is_other else None
+    ours, theirs = stated
+    if has_other_size and ours is not None and theirs is not None:
+        return _describe(period, ours, theirs, "sample", ratio)
     return None
 
 
-def _find_common(rows: Rows, name: str) -> float | None:
+def _find_one_size(rows: Rows) -> int | None:
+    """The batch size that all runs of a side say; None where they say none or several."""
+    sizes = {row["batch_size"] for row in rows}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _find_mean(rows: Rows, name: str) -> float | None:
     """The geometric mean over the runs of a side; None where one of them does not say it."""
     values = [row[name] for row in rows]
-    if not values or not all(values):
-        return None
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
+    return find_middle(values) if values and all(values) else None
 
 
-def _describe(period: str | None, work: tuple[float, float], noun: str, ratio: float) -> str:
-    ours, theirs = work
+def _describe(period: str | None, ours: float, theirs: float, noun: str, ratio: float) -> str:
     return (
         f"the logs say that a {period} of the run is of {ours:,.4g} {noun}s and one of its baseline of {theirs:,.4g}, "
         f"which makes {ratio * theirs / ours:.2f}x per {noun}"

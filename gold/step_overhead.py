@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from gold import comparison
 from gold.comparison import Sides
-from gold.inference import Estimate, RunValue, compare_runs, pool_noise
+from gold.inference import Estimate, RunValue, compare_runs, pool_noise, withhold
 from gold.margin import MARGIN
 from gold.overhead_breakdown import find_dominant_part
 from gold.power import ENOUGH_RUNS
@@ -171,7 +171,7 @@ def _compare(source: str, sides: Sides, margin: float) -> _Found | None:
     estimate = compare_runs(runs[0], runs[1], margin=margin, noise=noise)
     other_work = None if estimate is None else describe_other_work(sides, period, estimate.ratio)
     if estimate is not None and other_work is not None:
-        estimate = replace(estimate, verdict_class="inconclusive", reason=other_work)
+        estimate = withhold(estimate, other_work)
     copies = sum(map(len, timed)) - sum(map(len, kept))
     return None if estimate is None else _Found(source, (kept[0], kept[1]), estimate, copies, other_work)
 

@@ -173,7 +173,7 @@ def compare_pair(
     logs = Sides(*list_sides(throughput.TABLE))
     frames[throughput_overhead.TABLE] = throughput_overhead.measure(pair, (run, other), logs, margin)
     energies, baseline_energies = (read(step_energy.TABLE, names) for names in (ours, theirs))
-    frames[energy_overhead.TABLE] = energy_overhead.measure(pair, run, energies, baseline_energies, margin, steps)
+    frames[energy_overhead.TABLE] = energy_overhead.measure(pair, run, energies, baseline_energies, steps, margin)
     return frames
 
 

@@ -308,10 +308,9 @@ RELATIONS = (
         table=table("gold.step_overhead"),
         query="""
             SELECT run_id, baseline_run_id, step_ns, baseline_step_ns, overhead_ns, verdict_class FROM checked
-            WHERE overhead_ns <> step_ns - baseline_step_ns
-            OR (overhead_ns IS NULL) <> (time_increase_fraction IS NULL)
-            OR (overhead_ns IS NULL AND verdict_class <> 'inconclusive')
-            OR (overhead_ns IS NOT NULL AND step_ns - baseline_step_ns IS NULL)
+            WHERE overhead_ns IS DISTINCT FROM
+                CASE WHEN time_increase_fraction IS NOT NULL OR verdict_class <> 'inconclusive'
+                THEN step_ns - baseline_step_ns END
             ORDER BY run_id""",
     ),
     Relation(

@@ -13,6 +13,7 @@ from tests.support.silver_rows import rows_of
 from tests.support.timed_runs import make_step_times
 
 RUN = {"model": "m", "world_size": 2, "found_world_size": None}
+UNTIMED = Sides([], [])
 
 
 def energies(*joules: float | None, **fields: Any) -> pa.Table:
@@ -29,7 +30,7 @@ def energies(*joules: float | None, **fields: Any) -> pa.Table:
 
 
 def compare(ours: list[pa.Table], theirs: list[pa.Table]) -> dict[str, Any]:
-    rows = measure(PAIR, RUN, ours, theirs)
+    rows = measure(PAIR, RUN, ours, theirs, UNTIMED)
     assert rows.schema == TABLE.arrow_schema
     (row,) = rows.to_pylist()
     return dict(row)
@@ -60,8 +61,9 @@ def test_what_the_tee_adds_to_a_step_is_the_difference_of_the_means_over_runs() 
 def test_nothing_is_concluded_of_the_energy_of_steps_of_other_work() -> None:
     timed = Sides([make_step_times(20, samples_per_step=128.0)], [make_step_times(10, samples_per_step=64.0)])
     ours, theirs = side(40.0, 41.0, 42.0), side(20.0, 20.5, 19.5)
-    (row,) = measure(PAIR, RUN, ours, theirs, timed=timed).to_pylist()
+    (row,) = measure(PAIR, RUN, ours, theirs, timed).to_pylist()
     assert row["verdict_class"] == "inconclusive"
+    assert (row["p_value"], row["more_runs_count"]) == (None, None)
     assert row["verdict"].endswith("of 128 samples and one of its baseline of 64, which makes 1.03x per sample")
 
 
@@ -134,4 +136,4 @@ def test_what_cannot_be_compared_says_why(tee: pa.Table, baseline: pa.Table, rea
 
 
 def test_a_pair_that_nobody_sampled_has_no_row() -> None:
-    assert measure(PAIR, RUN, [energies()], [energies()]).num_rows == 0
+    assert measure(PAIR, RUN, [energies()], [energies()], UNTIMED).num_rows == 0

@@ -20,7 +20,7 @@ from tests.support.timed_runs import MS, make_step_times
 
 Rows = list[dict[str, Any]]
 RUN = {"model": "m", "world_size": 1, "found_world_size": None}
-NOTHING = {"batch_size": None, "samples_per_step": None, "tokens_per_step": None}
+NOTHING: dict[str, Any] = {"batch_size": None, "samples_per_step": None, "tokens_per_step": None}
 
 
 def tell(ours: dict[str, Any], theirs: dict[str, Any], ratio: float = 2.0) -> str | None:
@@ -96,6 +96,20 @@ def test_steps_of_the_same_work_are_not(ours: dict[str, Any], theirs: dict[str, 
     assert tell(ours, theirs) is None
 
 
+@pytest.mark.parametrize("size", [3, 7, 48, 64, 100, 1000])
+def test_one_batch_size_is_one_however_many_runs_say_it(size: int) -> None:
+    for counts in ((1, 3), (3, 5), (4, 7)):
+        sides = [[make_step_times(100, **NOTHING | {"batch_size": size}) for _ in range(count)] for count in counts]
+        assert describe_other_work(Sides(sides[0], sides[1]), "step", 1.0) is None
+
+
+def test_a_side_whose_runs_say_several_batch_sizes_says_none() -> None:
+    mixed = [make_step_times(100, **NOTHING | {"batch_size": size}) for size in (32, 128)]
+    assert (
+        describe_other_work(Sides(mixed, [make_step_times(100, **NOTHING | {"batch_size": 48})]), "step", 1.0) is None
+    )
+
+
 def test_a_batch_size_that_differs_a_little_shows_in_rates_too() -> None:
     assert tell({"batch_size": 72, "samples_per_step": 72.0}, {"batch_size": 64, "samples_per_step": 64.0}) is not None
 
@@ -105,6 +119,8 @@ def test_nothing_is_concluded_of_steps_of_other_work(source: str) -> None:
     row = compare_work({"samples_per_step": 128.0}, {"samples_per_step": 64.0}, source)
     assert row["verdict_class"] == "inconclusive"
     assert row["verdict"].endswith("of 128 samples and one of its baseline of 64, which makes 1.00x per sample")
+    told = ("p_value", "equivalence_p_value", "detectable_fraction", "more_runs_count")
+    assert [row[name] for name in told] == [None] * 4, "no test was asked, and no repeat settles it"
     assert (row["slowdown_ratio"], row["overhead_ns"], row["time_increase_fraction"]) == (pytest.approx(2), None, None)
     assert "which makes 1.00x per sample" in row["reason"]
     assert compare_work({}, {}, source)["verdict_class"] == "slower"
