@@ -4,7 +4,6 @@ import re
 import threading
 from dataclasses import replace
 
-import altair as alt
 import pytest
 
 from assets.build import gold
@@ -36,6 +35,8 @@ MARKS = {"svg", "rect", "g", "path", "text", "tspan", "line", "defs", "clipPath"
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_every_specification_is_vega_lite_by_its_own_schema(name: str) -> None:
+    import altair as alt  # takes as long to import as all of ours
+
     found = figure(TABLES[name], rows_of(TABLES[name], answers()[name]))
     assert found is not None
     for is_titled in (False, True):

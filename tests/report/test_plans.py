@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import altair as alt
 import pytest
 
 from gold.strategy_crossovers import Crossover, trace_counts
@@ -53,6 +52,8 @@ def test_a_strategy_that_never_fits_says_so() -> None:
 
 
 def test_the_figures_are_vega_lite(rows: list[Row]) -> None:
+    import altair as alt  # takes as long to import as all of ours
+
     counted = draw_counts(trace_counts(ask("gpt-2-xl", 8, 128)), "counts", 8)
     for figure in (draw_grid(rows, "plan"), counted):
         alt.Chart.from_dict(specification(figure, is_titled=True))
