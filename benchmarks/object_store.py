@@ -69,10 +69,10 @@ def options_for(port: int) -> dict[str, str]:
 def serve_s3() -> Iterator[int]:
     """Moto's server, in a process of its own; gives its port."""
     port = free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "benchmarks.moto_s3", str(port)]
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        await_answer(f"http://127.0.0.1:{port}/moto-api/")
+        await_answer(f"http://127.0.0.1:{port}/")
         yield port
     finally:
         server.terminate()
@@ -229,6 +229,16 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
     server: StoreProxy
 
+    def setup(self) -> None:
+        """One connection to the store for each of the client's."""
+        super().setup()
+        self._store = http.client.HTTPConnection("127.0.0.1", self.server.beyond)
+
+    def finish(self) -> None:
+        """The client went away."""
+        self._store.close()
+        super().finish()
+
     def handle_any(self) -> None:
         """Pass a request on, or have it fail."""
         length = int(self.headers.get("Content-Length") or 0)
@@ -267,11 +277,9 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "hang":
             self._say_nothing()
             return
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.beyond)
-        connection.request(self.command, self.path, body, dict(self.headers))
-        response = connection.getresponse()
+        self._store.request(self.command, self.path, body, dict(self.headers))
+        response = self._store.getresponse()
         answer = self.server.complete_answer(self.path, response.read())
-        connection.close()
         self.server.count(_name_request(self.command, self.path), len(body), len(answer))
         if fault == "reset after":
             self._reset()
