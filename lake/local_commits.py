@@ -1,4 +1,4 @@
-"""A commit to a table on this disk: the log entry that Delta would write, written by ourselves.
+"""A commit to a table on this disk, its first included: the log entry that Delta would write, written by ourselves.
 
 To commit, Delta opens the table, replays its log and reads it once more: a third of the processor time of many small
 runs, and more with every run that a lake has. What is known of the log is enough to add to it (docs/decisions/0054).
@@ -12,6 +12,8 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+from deltalake import Schema
 
 from lake.commits import CHECKPOINT_INTERVAL, CommitConflict, RemovedFile
 from lake.log_entries import UnknownLog, list_changed_partitions, read_entries, read_log_file
@@ -28,8 +30,36 @@ if TYPE_CHECKING:
     from lake.tables import Table
 
 _ENGINE = "teetotal"
+_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 # What a path of a data file may hold as it is; Delta asks for all else in percent signs.
 _PLAIN = "/="
+
+
+def create_table(root: Location, table: Table, configuration: Mapping[str, str]) -> None:
+    """Add the first entry of a table's log, which says what its rows are; one that is there already stands."""
+    folder = root.directory / "_delta_log"
+    folder.mkdir(parents=True, exist_ok=True)
+    _put(folder, 0, _compose_creation(table, configuration))
+
+
+def _compose_creation(table: Table, configuration: Mapping[str, str]) -> bytes:
+    created = time.time_ns() // 1_000_000
+    declared = {
+        "id": str(uuid.uuid4()),
+        "name": table.full_name,
+        "description": table.grain,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": Schema.from_arrow(table.arrow_schema).to_json(),
+        "partitionColumns": list(table.partition_by),
+        "createdTime": created,
+        "configuration": dict(configuration),
+    }
+    description = {"timestamp": created, "operation": "CREATE TABLE", "operationParameters": {}, "engineInfo": _ENGINE}
+    return _join_lines({"commitInfo": description}, {"protocol": _PROTOCOL}, {"metaData": declared})
+
+
+def _join_lines(*lines: Mapping[str, object]) -> bytes:
+    return b"\n".join(json.dumps(line, separators=(",", ":")).encode() for line in lines)
 
 
 def compose_entry(
@@ -43,12 +73,11 @@ def compose_entry(
         "engineInfo": _ENGINE,
         **notes,
     }
-    lines = [
+    return _join_lines(
         {"commitInfo": description},
         *map(_describe_action, actions),
         *({"txn": {"appId": app_id, "version": mark}} for app_id, mark in marks.items()),
-    ]
-    return b"\n".join(json.dumps(line, separators=(",", ":")).encode() for line in lines)
+    )
 
 
 def commit_entry(root: Location, log: TableLog, entry: bytes, run_id: str, marks: Mapping[str, int]) -> int:

@@ -24,7 +24,7 @@ from lake.executor_stage import ExecutorStage
 from lake.identity import slug
 from lake.landing_notes import read_note, remove_note, write_note
 from lake.lineage.statements import EVERY, ROWS, Material, name_partition
-from lake.local_commits import commit_entry, compose_entry
+from lake.local_commits import commit_entry, compose_entry, create_table
 from lake.locations import report_unreachable
 from lake.log_recovery import remove_leftovers
 from lake.reader import BATCH_ROWS, LakeReader, cast_partition_values
@@ -320,13 +320,19 @@ class Lake(LakeReader):
         if self.place.is_local:
             log = self._read_log(table)
             if log is None:
-                self._open_or_create(table)
-                log = self._read_log(table)
+                log = self._create_locally(table)
             self._require_declared(table, log)
             if log is not None and log.handle is None:
                 return None, log
         handle = self._open_or_create(table)
         return handle, self._read_log_at(table, handle)
+
+    def _create_locally(self, table: Table) -> TableLog | None:
+        with report_unreachable(f"{self.uri(table)} could not be made"):
+            create_table(self.root(table), table, _CONFIGURATION)
+            if self._disk is not None:
+                self._disk.sync_log(self.log(table), -1, 0)
+        return self._read_log(table)
 
     def _open_or_create(self, table: Table) -> DeltaTable:
         handle = self._open(table)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import errno
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 
+from assets.build.catalogue import TABLES
 from lake.commits import CHECKPOINT_INTERVAL
 from lake.errors import ContractBroken, SourceUnavailable
 from lake.forgetting import purge_history
+from lake.local_commits import create_table
 from lake.store import Lake
 from lake.table_log import describe_opened
 from tests.support.sample_tables import CELLS, FIRST, READINGS, SECOND, readings
@@ -50,6 +53,43 @@ def commit_a_mark(lake: Lake, app_id: str, mark: int) -> None:
     rival = open_by_delta(lake)
     properties = CommitProperties(app_transactions=[Transaction(app_id, mark)])
     rival.create_write_transaction([], "append", rival.schema(), ["run_id"], commit_properties=properties)
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.full_name)
+def test_a_table_that_we_create_is_the_table_that_delta_would_create(lake: Lake, table: Table, tmp_path: Path) -> None:
+    create_table(lake.root(table), table, {"delta.checkpointInterval": "20"})
+    theirs = DeltaTable.create(
+        str(tmp_path / "theirs"),
+        table.arrow_schema,
+        partition_by=list(table.partition_by),
+        name=table.full_name,
+        description=table.grain,
+        configuration={"delta.checkpointInterval": "20"},
+    )
+    ours = open_by_delta(lake, table)
+    (said, protocol, declared), of_delta = (
+        [json.loads(line) for line in Path(log, "_delta_log", f"{0:020}.json").read_text("utf-8").splitlines()]
+        for log in (lake.uri(table), tmp_path / "theirs")
+    )
+    assert said.keys() == {"commitInfo"}
+    assert protocol in of_delta
+    unlike = {"id", "createdTime"}
+    (expected,) = [line["metaData"] for line in of_delta if "metaData" in line]
+    assert {name: found for name, found in declared["metaData"].items() if name not in unlike} == {
+        name: found for name, found in expected.items() if name not in unlike
+    }
+    assert declared["metaData"].keys() == expected.keys()
+    assert (ours.version(), ours.schema()) == (0, theirs.schema())
+
+
+def test_a_table_is_created_once_whoever_is_first(lake: Lake) -> None:
+    create_table(lake.root(READINGS), READINGS, {})
+    (first,) = (lake.log(READINGS)).iterdir()
+    before = first.read_bytes()
+    create_table(lake.root(READINGS), READINGS, {})
+    assert [path.read_bytes() for path in lake.log(READINGS).iterdir()] == [before]
+    lake.replace(READINGS, "a", readings("a"), FIRST)
+    assert open_by_delta(lake).version() == 1
 
 
 def test_delta_reads_what_we_commit(lake: Lake) -> None:
