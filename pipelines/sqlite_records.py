@@ -8,32 +8,33 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from contextlib import ExitStack, contextmanager
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dagster import DagsterEventType
-from dagster._core.events import ASSET_EVENTS
+from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS
 from dagster._core.storage.event_log.schema import AssetKeyTable, SqlEventLogStorageTable
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
 from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
 from dagster._core.storage.schedules.sqlite.sqlite_schedule_storage import SqliteScheduleStorage
-from dagster._core.storage.sql import create_engine
-from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
+from dagster._core.storage.sqlite import create_db_conn_string
 from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
-from sqlalchemy import event, func, inspect, select
+from sqlalchemy import bindparam, func, inspect, select
+
+from pipelines.check_records import store_check_events
+from pipelines.record_files import OpenFiles, copy_empty_log, is_set_up, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Self
 
     from dagster import AssetKey
     from dagster._core.events.log import EventLogEntry
     from dagster._serdes import ConfigurableClassData
     from sqlalchemy.engine import Connection, Engine
 
-# The index of all launches, and the logs of those that were read or written last: a web server looks at many.
-_MOST_FILES = 8
 # What a launch tells of many partitions, one after the other, and how many of them and for how long they may wait.
 _MAY_WAIT = {
     DagsterEventType.ASSET_MATERIALIZATION,
@@ -43,44 +44,7 @@ _MAY_WAIT = {
 _MOST_WAITING = 1_000
 _LONGEST_WAIT = 1.0
 _INSERT = SqlEventLogStorageTable.insert()
-
-
-class OpenFiles:
-    """The database files of one process, those used last kept open."""
-
-    def __init__(self, most: int = _MOST_FILES) -> None:
-        self._most = most
-        self._engines: OrderedDict[str, Engine] = OrderedDict()
-
-    def find(self, address: str) -> Engine:
-        """The engine of a file; opened where it is not open, and the one unused for longest is closed for it."""
-        engine = self._engines.pop(address, None)
-        if engine is None:
-            while len(self._engines) >= self._most:
-                self._engines.popitem(last=False)[1].dispose()
-            engine = _open_file(address)
-        self._engines[address] = engine
-        return engine
-
-    def close(self) -> None:
-        """Close all; the next use opens what it needs again."""
-        while self._engines:
-            self._engines.popitem()[1].dispose()
-
-
-def _open_file(address: str) -> Engine:
-    engine = create_engine(address, connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS}, pool_size=1)
-    event.listen(engine, "connect", _sync_at_checkpoints)
-    return engine
-
-
-def _sync_at_checkpoints(connection: Any, _: object) -> None:
-    """Do not wait for the disk at every event: a power cut may lose the last of them, and never the file's order.
-
-    Dagster logs ahead too, but only once it has made a file's tables, and waits for the disk at each of those.
-    """
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=NORMAL")
+_UPDATE_ASSET = AssetKeyTable.update().where(AssetKeyTable.c.asset_key == bindparam("of_asset"))
 
 
 class SqliteEventLog(SqliteEventLogStorage):
@@ -113,6 +77,14 @@ class SqliteEventLog(SqliteEventLogStorage):
                 self._initialized_dbs.add(shard)
             with engine.begin() as connection:
                 yield connection
+
+    def _initdb(self, engine: Engine, for_index_shard: bool = False) -> None:
+        """Make a file's tables where it has none; what a new launch's file holds is copied, not made again."""
+        path = Path(str(engine.url.database))
+        if not for_index_shard and not path.exists():
+            copy_empty_log(path, super()._initdb)
+        if not is_set_up(engine):
+            super()._initdb(engine, for_index_shard)
 
     def has_table(self, table_name: str) -> bool:
         """Whether the index has such a table: asked at every check, and it is never taken away."""
@@ -165,30 +137,42 @@ class SqliteEventLog(SqliteEventLogStorage):
             try:
                 for shard in dict.fromkeys((*(event.run_id for event in events), INDEX_SHARD_NAME)):
                     self._begun[shard] = stack.enter_context(self._connect(shard))
-                for (run_id, is_of_asset), group in groupby(events, key=lambda one: (one.run_id, _is_of_asset(one))):
-                    if is_of_asset:
-                        self._store_asset_events(run_id, list(group))
+                for (run_id, is_indexed), group in groupby(events, key=lambda one: (one.run_id, _is_indexed(one))):
+                    if is_indexed:
+                        self._store_indexed_events(run_id, list(group))
                     else:
                         for one in group:
                             self.store_event(one)
                 for last, event_id in self._last_events.values():
-                    super()._store_asset_event(self._begun[INDEX_SHARD_NAME], last, event_id)
+                    self._store_last_event(self._begun[INDEX_SHARD_NAME], last, event_id)
             finally:
                 self._begun.clear()
                 self._last_events.clear()
 
-    def _store_asset_events(self, run_id: str, events: Sequence[EventLogEntry]) -> None:
-        """Store events of assets in the file of their launch and in the index: each is made text once."""
+    def _store_indexed_events(self, run_id: str, events: Sequence[EventLogEntry]) -> None:
+        """Store events of assets and checks in the file of their launch and in the index: each is made text once."""
         rows = [self._event_to_row(event) for event in events]
         index = self._begun[INDEX_SHARD_NAME]
         self._begun[run_id].execute(_INSERT, rows)
         index.execute(_INSERT, rows)
         # Nobody else writes to the index within a transaction that has written: the numbers follow each other.
         last = index.execute(select(func.max(SqlEventLogStorageTable.c.id))).scalar_one()
-        event_ids = range(last - len(rows) + 1, last + 1)
-        self._store_asset_event_tags(index, events, event_ids)
-        for one, event_id in zip(events, event_ids, strict=True):
-            self._store_asset_event(index, one, event_id)
+        stored = list(zip(events, rows, range(last - len(rows) + 1, last + 1), strict=True))
+        of_assets = [(event, event_id) for event, _, event_id in stored if event.dagster_event_type in ASSET_EVENTS]
+        if of_assets:
+            self._store_asset_event_tags(index, *zip(*of_assets, strict=True))
+        for event, event_id in of_assets:
+            self._store_asset_event(index, event, event_id)
+        store_check_events(index, (one for one in stored if one[0].dagster_event_type in ASSET_CHECK_EVENTS))
+
+    def _store_last_event(self, index: Connection, event: EventLogEntry, event_id: int) -> None:
+        """Write into an asset's row what its last event says; Dagster tries each time to add the row first."""
+        values = self._get_asset_entry_values(event, event_id, self._has_asset_key_index_cols_on_connection(index))
+        asset_key = event.get_dagster_event().asset_key
+        if not (values and asset_key):
+            return
+        if not index.execute(_UPDATE_ASSET, {"of_asset": asset_key.to_string(), **values}).rowcount:
+            super()._store_asset_event(index, event, event_id)
 
     def wipe(self) -> None:
         """Remove everything; what is open is closed first."""
@@ -208,17 +192,28 @@ def _may_wait(event: EventLogEntry) -> bool:
     return event.is_dagster_event and event.dagster_event_type in _MAY_WAIT
 
 
-def _is_of_asset(event: EventLogEntry) -> bool:
-    return event.is_dagster_event and event.dagster_event_type in ASSET_EVENTS
+def _is_indexed(event: EventLogEntry) -> bool:
+    """Whether the index of all launches has the event too; a check that no launch has made is left to Dagster."""
+    kinds = (ASSET_EVENTS | ASSET_CHECK_EVENTS) if event.run_id else ASSET_EVENTS
+    return event.is_dagster_event and event.dagster_event_type in kinds
 
 
 class SqliteRuns(SqliteRunStorage):
     """Dagster's list of launches."""
 
     def __init__(self, conn_string: str, inst_data: ConfigurableClassData | None = None) -> None:
-        self._engine = _open_file(conn_string)
+        self._engine = open_file(conn_string)
         self._lock = threading.RLock()
         super().__init__(conn_string, inst_data)
+
+    @classmethod
+    def from_local(cls, base_dir: str, inst_data: ConfigurableClassData | None = None) -> Self:
+        """Open the list; Dagster makes it where it is not there."""
+        found = cls(create_db_conn_string(base_dir, "runs"), inst_data)
+        if is_set_up(found._engine):
+            return found
+        found.dispose()
+        return super().from_local(base_dir, inst_data)
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
@@ -232,6 +227,20 @@ class SqliteRuns(SqliteRunStorage):
         self._engine.dispose()
 
 
+class SqliteSchedules(SqliteScheduleStorage):
+    """Dagster's record of schedules and sensors."""
+
+    @classmethod
+    def from_local(cls, base_dir: str, inst_data: ConfigurableClassData | None = None) -> SqliteScheduleStorage:
+        """Open the record; Dagster makes it where it is not there."""
+        address = create_db_conn_string(base_dir, "schedules")
+        engine = open_file(address)
+        try:
+            return cls(address, inst_data) if is_set_up(engine) else super().from_local(base_dir, inst_data)
+        finally:
+            engine.dispose()
+
+
 class SqliteRecords(DagsterSqliteStorage):
     """What `dagster.yaml` names: launches, their events and what is scheduled, in files under one directory."""
 
@@ -239,7 +248,7 @@ class SqliteRecords(DagsterSqliteStorage):
         self.base_dir = base_dir
         self._run_storage = SqliteRuns.from_local(f"{base_dir}/history/")
         self._event_log_storage = SqliteEventLog(f"{base_dir}/history/runs/")
-        self._schedule_storage = SqliteScheduleStorage.from_local(f"{base_dir}/schedules")
+        self._schedule_storage = SqliteSchedules.from_local(f"{base_dir}/schedules")
         self._inst_data = inst_data
         super(DagsterSqliteStorage, self).__init__()  # type: ignore[no-untyped-call]  # that class's own would open the files its own way first
 

@@ -43,11 +43,17 @@ TYPED = {
 DECLARED = {"assets/checks/relation.py": ["backend.connection.execute(relation.query)"]}
 # Expressions of SQLAlchemy's, by their type no text; of forgotten records one function asks all of them.
 BUILT = {
+    "pipelines/check_records.py": [
+        "index.execute(_ADD, [row for one in group for row in _plan_check(*one)])",
+        "index.execute(_END, {**bound, 'of_partition': found.partition, **ended})",
+        "index.execute(_ADD, {**key, 'partition': found.partition, **ended})",
+    ],
     "pipelines/forgotten_records.py": ["connection.execute(statement)"],
     "pipelines/sqlite_records.py": [
         "self._begun[run_id].execute(_INSERT, rows)",
         "index.execute(_INSERT, rows)",
         "index.execute(select(func.max(SqlEventLogStorageTable.c.id)))",
+        "index.execute(_UPDATE_ASSET, {'of_asset': asset_key.to_string(), **values})",
     ],
 }
 Function = ast.FunctionDef | ast.AsyncFunctionDef
