@@ -16,6 +16,7 @@ from lake.errors import ContractBroken, SourceUnavailable
 from lake.locations import make_private, report_unreachable
 from lake.locks import hold_lock
 from lake.scarcity import next_step
+from pipelines.process_costs import keep_objects
 from pipelines.settings import POSTGRES_URL
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _in_files(home: Home) -> dg.DagsterInstance:
     from sqlalchemy.exc import DBAPIError
 
     try:
-        with report_unreachable_records(home):
+        with report_unreachable_records(home), keep_objects():
             return dg.DagsterInstance.from_config(str(home.directory))
     except (CommandError, DBAPIError) as error:
         said = str(getattr(error, "orig", error)).partition("\n")[0]

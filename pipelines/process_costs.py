@@ -7,9 +7,12 @@ import gc
 import os
 import sys
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.abc import MetaPathFinder
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # How many new objects start a garbage collection; Python's own threshold is 700. The libraries that a launch imports
 # make a million objects, and nearly all stay.
@@ -21,6 +24,23 @@ def collect_garbage_rarely() -> None:
     """Let more objects be made between two garbage collections, each of which looks at all new ones."""
     _, older, oldest = gc.get_threshold()
     gc.set_threshold(_NEW_OBJECTS, older, oldest)
+
+
+@contextmanager
+def keep_objects() -> Iterator[None]:
+    """Collect no garbage meanwhile, and never look again at the objects that are there afterwards: for imports.
+
+    Only where `collect_garbage_rarely` was called: another's process may wait for its own objects to go.
+    """
+    if gc.get_threshold()[0] != _NEW_OBJECTS or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 class _Hidden(MetaPathFinder):

@@ -34,7 +34,7 @@ from pipelines.definitions import build_context, build_definitions
 from pipelines.instance import open_instance, report_unreachable_records
 from pipelines.jobs import COMPARE, INGEST, limit_job
 from pipelines.partitions import MANIFEST_TABLE, find_ranges, list_known, make_range_tags, plan_launches, register_runs
-from pipelines.process_costs import start_without_pandas
+from pipelines.process_costs import keep_objects, start_without_pandas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -174,8 +174,9 @@ def _launch(chosen: Settings, watcher: ProgressListener, work: _LaunchPlan, tell
     """One launch for each range of runs, then one for what is measured across runs, of the tables named."""
     if work.config["engine"] != "spark":  # whose driver may be handed values of pandas'
         start_without_pandas()
-    definitions = build_definitions(chosen, watcher)
-    ingest, compare = (definitions.resolve_job_def(str(job.name)) for job in (INGEST, COMPARE))
+    with keep_objects():
+        definitions = build_definitions(chosen, watcher)
+        ingest, compare = (definitions.resolve_job_def(str(job.name)) for job in (INGEST, COMPARE))
     pairs = {one.full_name for one in PAIR_TABLES}.intersection(work.names)
     with report_unreachable_records(chosen.home), open_instance(chosen.home) as records:
         register_runs(records, [*work.stale, *work.unpaired])

@@ -10,6 +10,7 @@ import click
 
 from pipelines.cli import session
 from pipelines.cli.failures import FAILED
+from pipelines.process_costs import keep_objects
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,8 +104,9 @@ def _run(
     """Run, and say in a line what became of each run; the first line comes before what takes seconds to import."""
     if not is_quiet:
         session.print_lines(f"looking at the runs in {chosen.landing} …", err=True)
-    from pipelines.cli.progress import ProgressListener, format_outcome, show_warnings
-    from pipelines.cli.run import run as run_all
+    with keep_objects():
+        from pipelines.cli.progress import ProgressListener, format_outcome, show_warnings
+        from pipelines.cli.run import run as run_all
 
     tell = partial(session.print_lines, err=True)
     meant = None if is_quiet else session.find_meant_lake(chosen)

@@ -74,3 +74,31 @@ def test_arrow_makes_values_without_pandas_and_pandas_comes_when_it_is_asked_for
 
 def test_a_process_that_has_pandas_keeps_it() -> None:
     assert ask_arrow("import pandas") == ["[1, 0] True", "[False, True] 1"]
+
+
+KEEP = """
+import gc, weakref
+from pipelines.process_costs import collect_garbage_rarely, keep_objects
+
+class Node:
+    def __init__(self):
+        self.itself = self
+
+{first}
+with keep_objects():
+    kept = weakref.ref(Node())
+    print(gc.isenabled())
+new = weakref.ref(Node())
+gc.collect()
+print(gc.isenabled(), kept() is None, new() is None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [("collect_garbage_rarely()", "False\nTrue False True\n"), ("", "True\nTrue True True\n")],
+    ids=["a command's own process", "another's process"],
+)
+def test_no_garbage_is_looked_for_among_what_imports_have_made(first: str, told: str) -> None:
+    program = KEEP.format(first=first)
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == told
