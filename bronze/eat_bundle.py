@@ -11,8 +11,6 @@ from decimal import Decimal
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from jwt.utils import base64url_decode, base64url_encode
-
 from bronze import json_text
 from bronze.attestations import TABLE
 from bronze.collective_json import read_document
@@ -171,6 +169,8 @@ def _split_token(token: str) -> _Token:
 
 def _bytes(part: str) -> bytes | None:
     """What a part of a token holds; none where it is not base64url as it must be written."""
+    from jwt.utils import base64url_decode, base64url_encode
+
     if _PART.fullmatch(part) is None:
         return None
     try:

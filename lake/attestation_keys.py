@@ -6,18 +6,18 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509 import load_pem_x509_certificate
-from jwt import PyJWK, PyJWS
-from jwt.exceptions import PyJWTError
 
 from lake.errors import ContractBroken
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from jwt import PyJWS
 
 _MOST_BYTES = 4 << 20
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z ]{1,40})-----.*?-----END \1-----", re.DOTALL)
@@ -26,7 +26,6 @@ _RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _LEAST_RSA_BITS = 2048
 # Only signatures of a key pair: an algorithm of one shared secret would take a public key for that secret.
 ALGORITHMS = (*_ALGORITHM_OF.values(), *_RSA_ALGORITHMS)
-_JWS = PyJWS(ALGORITHMS, {"enforce_minimum_key_length": True})
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,10 @@ class TrustedKey:
 
     def has_signed(self, token: str) -> bool:
         """Whether this key made the signature of a token, by an algorithm that it may verify."""
+        from jwt.exceptions import PyJWTError
+
         try:
-            _JWS.decode_complete(token, self.pem, self.algorithms)
+            _open_verifier().decode_complete(token, self.pem, self.algorithms)
         except PyJWTError:
             return False
         return True
@@ -64,10 +65,20 @@ class AttestationKeys:
 NO_KEYS = AttestationKeys()
 
 
+@cache
+def _open_verifier() -> PyJWS:
+    """PyJWT is imported where there are keys: it brings certificates, TLS and HTTP with it."""
+    from jwt import PyJWS
+
+    return PyJWS(ALGORITHMS, {"enforce_minimum_key_length": True})
+
+
 def load_keys(path: Path | None) -> AttestationKeys:
     """The keys of a file: PEM public keys and certificates, or a JSON Web Key Set; none where none is named."""
     if path is None:
         return NO_KEYS
+    from jwt.exceptions import PyJWTError
+
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
@@ -96,6 +107,8 @@ def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _load_pem(data: bytes) -> list[TrustedKey]:
+    from cryptography.x509 import load_pem_x509_certificate
+
     found = []
     for block in _BLOCK.finditer(data):
         if block[1] == b"CERTIFICATE":
@@ -113,6 +126,8 @@ def _load_jwks(data: bytes) -> list[TrustedKey]:
 
 
 def _load_jwk(entry: dict[str, Any]) -> TrustedKey:
+    from jwt import PyJWK
+
     # Looked at before PyJWT sees it, whose messages repeat a key that it cannot use: only public numbers may be in one.
     if entry["kty"] not in {"EC", "RSA"}:
         raise ValueError(f"a key of type {str(entry['kty'])[:40]!r} is neither EC nor RSA")
