@@ -16,6 +16,7 @@ from lake.errors import ContractBroken, SourceUnavailable
 from lake.locations import make_private, report_unreachable
 from lake.locks import hold_lock
 from lake.scarcity import next_step
+from pipelines.deferred_imports import import_dagster_storage
 from pipelines.process_costs import keep_objects
 from pipelines.settings import POSTGRES_URL
 
@@ -56,18 +57,24 @@ def report_unreachable_records(home: Home) -> Iterator[None]:
 
 def _in_files(home: Home) -> dg.DagsterInstance:
     """The records in files; such as cannot be read are told with the way out."""
-    from alembic.util import CommandError
-    from sqlalchemy.exc import DBAPIError
-
     try:
         with report_unreachable_records(home), keep_objects():
+            import_dagster_storage()
             return dg.DagsterInstance.from_config(str(home.directory))
-    except (CommandError, DBAPIError) as error:
+    except _list_unreadable() as error:
         said = str(getattr(error, "orig", error)).partition("\n")[0]
         raise ContractBroken(
             f"Dagster's records in {home.directory} cannot be opened: {said}",
             f"the lake is not affected: move {home.directory} away, and the next command makes new records",
         ) from error
+
+
+def _list_unreadable() -> tuple[type[Exception], ...]:
+    """What is said of records that cannot be read; asked when something was said."""
+    from alembic.util import CommandError
+    from sqlalchemy.exc import DBAPIError
+
+    return CommandError, DBAPIError
 
 
 def _on_server(home: Home) -> dg.DagsterInstance:

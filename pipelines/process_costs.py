@@ -44,12 +44,26 @@ def keep_objects() -> Iterator[None]:
 
 
 class _Hidden(MetaPathFinder):
-    """Lets nobody find pandas."""
+    """Lets nobody find a module."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG002 - as Python calls it
-        """Nothing is found of pandas; all else is for the others to find."""
-        if fullname == "pandas":
+        """Nothing is found of that module; all else is for the others to find."""
+        if fullname == self._name:
             raise ModuleNotFoundError(fullname)
+
+
+@contextmanager
+def hide_module(name: str) -> Iterator[None]:
+    """Have whoever could do without a module do without it; one that is imported already stays."""
+    hidden = _Hidden(name)
+    sys.meta_path.insert(0, hidden)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(hidden)
 
 
 def start_without_pandas() -> None:
@@ -62,12 +76,8 @@ def start_without_pandas() -> None:
         return
     import pyarrow as pa
 
-    hidden = _Hidden()
-    sys.meta_path.insert(0, hidden)
-    try:
+    with hide_module("pandas"):
         pa.scalar(0)
-    finally:
-        sys.meta_path.remove(hidden)
 
 
 def end_process(code: object) -> NoReturn:
