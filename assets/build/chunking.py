@@ -9,6 +9,8 @@ import narwhals as nw
 import numpy as np
 import pyarrow.compute as pc
 
+from assets.build.declarations import find_table
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lake.frames import Frame
+    from lake.store import Lake
+    from lake.tables import Table
 
 # Events of a chunk of silver, and spans of a slice of gold: they bound memory, and change no row.
 CHUNK_EVENTS = 62_500
@@ -34,6 +38,11 @@ class Chunk:
     def of(self, frame: Frame) -> Frame:
         """The chunk's ranks."""
         return frame.filter(nw.col("rank").is_in(self.ranks))
+
+
+def has_no_source(lake: Lake, table: Table, run_id: str) -> bool:
+    """Whether a table can have no row of a run, as the log of its first input says: most runs lack most of the data."""
+    return table.is_of_first_input and not lake.snapshot(find_table(table.inputs[0])).partition(run_id).rows
 
 
 def is_small(rows: int) -> bool:

@@ -231,6 +231,8 @@ class GoldBuild:
             return self._compute_once(spanned.filter(nw.col("is_gpu")).select("run_id", "rank").unique())
 
         def transform_inputs() -> pa.Table:
+            if chunking.has_no_source(self._lake, table, self._run_id):
+                return table.arrow_schema.empty_table()
             return compute(find_transform(table), *(self._read(CATALOGUE[name]) for name in table.inputs))
 
         return builds.get(table.name, transform_inputs)()

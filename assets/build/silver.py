@@ -202,6 +202,8 @@ class SilverBuild:
         }
 
         def transform_inputs() -> pa.Table:
+            if chunking.has_no_source(self._lake, table, self._run_id):
+                return _no_rows(table)
             return self._compute(find_transform(table), *(self._find_input(CATALOGUE[name]) for name in table.inputs))
 
         return builds.get(table.name, transform_inputs)()

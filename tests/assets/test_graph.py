@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from assets.build import comparisons, gold, histories, silver
@@ -19,9 +20,9 @@ from assets.build.catalogue import (
     sort_tables,
 )
 from bronze import land
-from lake.engines import PolarsEngine
+from lake.engines import Engine, PolarsEngine
 from lake.errors import ContractBroken
-from lake.tables import RUN_ID, Scope, Table
+from lake.tables import RUN_ID, Kind, Scope, Table
 from silver import steps
 from tests.support.build_runs import build_pairs
 from tests.support.small_runs import OFF, TEE, trace
@@ -33,6 +34,19 @@ if TYPE_CHECKING:
     from lake.frames import Frame
     from lake.store import Lake
     from tests.conftest import LandFiles
+
+
+OF_FIRST_INPUT = [name for name, table in TABLES.items() if table.is_of_first_input]
+_NO_NUMBERS = {Kind.TEXT: "a", Kind.BOOL: True}
+
+
+def make_row(table: Table) -> pa.Table:
+    """One row that has a value in every column."""
+    row = {
+        one.name: one.one_of[0] if one.one_of else _NO_NUMBERS.get(one.kind, max(one.minimum or 0, 1))
+        for one in table.columns
+    }
+    return pa.Table.from_pylist([row], table.arrow_schema)
 
 
 def declare(name: str, *inputs: str) -> Table:
@@ -136,3 +150,17 @@ def test_comparisons_read_what_the_graph_says(
     read.clear()
     histories.build_histories(lake)
     assert read == set(UPSTREAM["gold.history"])
+
+
+@pytest.mark.parametrize("name", OF_FIRST_INPUT)
+def test_a_table_of_its_first_input_has_no_rows_where_that_has_none(name: str, engine: Engine) -> None:
+    """What is then left unplanned would have been no row, whatever the other inputs hold."""
+    first, *others = (TABLES[one] for one in TABLES[name].inputs)
+    inputs = [first.arrow_schema.empty_table(), *map(make_row, others)]
+    made = engine.compute(find_transform(TABLES[name]), *map(engine.wrap, inputs), is_small=True)
+    assert made.num_rows == 0
+    assert made.schema.names == TABLES[name].arrow_schema.names
+
+
+def test_tables_of_data_that_most_runs_lack_are_not_planned_for_them() -> None:
+    assert {name.partition(".")[2] for name in OF_FIRST_INPUT} >= {"attestations", "throughput", "device_samples"}
