@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assets.build import comparisons, forecasts, gold, histories
-from assets.build.catalogue import TABLES
+from assets.build.catalogue import TABLES, list_required
 from assets.build.context import BuildContext
 from assets.build.freshness import Look
 from assets.build.state import add_comparisons, assess_comparisons, assess_runs
-from assets.build.tiers import TIERS, build_tier
+from assets.build.tiers import TIERS, build_tier, select_tables
 from bronze.limits import Limits
 from lake.engines import engine
 from lake.identity import MANIFEST
@@ -26,7 +26,9 @@ from lake.keyring import KeyringFile
 from lake.landing_zone import LandingZone
 from lake.locations import Location
 from lake.store import Lake
+from pipelines.process_costs import start_without_pandas
 from tests.support.build_runs import build_pairs, record_passed
+from tests.support.campaigns import is_soak
 from tests.support.forks import Forks, serve_jobs
 from tests.support.small_runs import trace
 
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 
 ANY = "any"
 _RETENTION_HOURS = 168
+# Every table in the soak, else what pairs and comparisons are made from: each is one more commit of the same kind.
+_COMPARED = [table.full_name for table in (*gold.PAIR_TABLES, *comparisons.COMPARISON_TABLES)]
+MADE = TIERS if is_soak() else select_tables(list_required(_COMPARED))
+_CHECKED = [*(table for some in MADE.values() for table in some), *gold.PAIR_TABLES]
 
 
 class Doomed(Lake):
@@ -68,14 +74,15 @@ def open_lake(home: Path, name: str) -> Doomed:
 def launch(lake: Lake, zone: LandingZone) -> None:
     """Bring everything up to date."""
     run_ids, _ = zone.run_ids()
-    states = assess_runs(lake, zone, run_ids)
+    states = assess_runs(lake, zone, run_ids, tables=MADE)
     stale = [run_id for run_id, state in states.items() if state.needs_launch()]
-    for tier in TIERS if stale else ():
-        made = build_tier(BuildContext(lake, zone, Limits(workers=1)), tier, stale, partial(engine, "polars"))
+    context = BuildContext(lake, zone, Limits(workers=1))
+    for tier in MADE if stale else ():
+        made = build_tier(context, tier, stale, partial(engine, "polars"), tables=MADE)
         assert [one.fault for one in made if one.fault] == []
     if stale:
         build_pairs(lake)
-        record_passed(lake, stale)
+        record_passed(lake, stale, _CHECKED)
     if stale or any(state.needs_launch() for state in assess_comparisons(lake).values()):
         comparisons.build_families(lake)
         comparisons.build_published(lake)
@@ -97,7 +104,7 @@ def is_up_to_date(lake: Lake, zone: LandingZone) -> bool:
     """Whether `status` would say so of everything."""
     run_ids, _ = zone.run_ids()
     states = [
-        *add_comparisons(Look(lake), assess_runs(lake, zone, run_ids)).values(),
+        *add_comparisons(Look(lake), assess_runs(lake, zone, run_ids, tables=MADE)).values(),
         *assess_comparisons(lake).values(),
     ]
     return all(state.word == "up-to-date" for state in states)
@@ -149,4 +156,7 @@ def _tidy_there(home: str, name: str) -> None:
 
 
 if __name__ == "__main__":
+    start_without_pandas()
+    import pyarrow.dataset  # noqa: F401 - else every job would import it for itself
+
     serve_jobs({job.__name__: job for job in (_launch_there, _tidy_there)})
