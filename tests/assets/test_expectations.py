@@ -15,6 +15,7 @@ from lake.connections import open_parallel
 from lake.duckdb_dialect import URL, sharing
 from lake.locations import Location
 from lake.store import Lake
+from tests.support.campaigns import is_soak
 from tests.support.tampered_tables import change, copy_lake, count_broken, put
 
 if TYPE_CHECKING:
@@ -143,6 +144,8 @@ FAULTS: dict[str, tuple[str, Change, str, int]] = {
         1,
     ),
 }
+# One fault of each table is also looked for among the rows of all runs; in the soak every one.
+ASKED_OF_ALL_RUNS = {name: (name, how) for name, how, _, _ in FAULTS.values()}.values()
 
 
 @pytest.fixture
@@ -166,7 +169,8 @@ def test_a_planted_fault_is_counted_by_the_check_that_names_it_and_by_no_other(
 ) -> None:
     change(changeable_lake, table(name), TEE, how)
     assert count_broken(check_tables(changeable_lake, table(name), [TEE])) == {check: count}
-    assert count_broken(check_tables(changeable_lake, table(name), None)) == {check: count}
+    if is_soak() or (name, how) in ASKED_OF_ALL_RUNS:
+        assert count_broken(check_tables(changeable_lake, table(name), None)) == {check: count}
 
 
 def test_only_the_runs_in_question_are_looked_at(changeable_lake: Lake) -> None:

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from assets.build import chunking
+from assets.build import chunking, silver
+from assets.build.catalogue import TABLES, list_required
+from assets.build.tiers import select_tables
 from bronze import trace_events
+from lake.engines import engine
 from lake.identity import MANIFEST, OPEN
 from silver import recordings
 from silver import runs as silver_runs
 from tests.assets.test_open_runs import ALL, NCCL_LOG, RUN, build, count_parsed, open_run
+from tests.support.campaigns import pick_engines, pick_size
 from tests.support.sample_tables import digests, trace
 
 if TYPE_CHECKING:
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 CYCLE_NS = 10_000_000_000
 # With a warm-up that lies in the first cycle.
 LAST_TWO = 'regime = "cc_off"\nwarmup_steps_count = 3\nopen_cycles_count = 2\n'
+# What of silver is made of events themselves, and what the row of a run takes.
+OF_EVENTS, OF_RUN = (select_tables(list_required([name])) for name in ("silver.rule_counts", "silver.runs"))
 # What tells of the run and of its files, whichever of them count.
 OF_ALL_FILES = ("silver.runs", "silver.recordings")
 
@@ -62,7 +68,7 @@ def list_answers(land_files: LandFiles) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("engine_name", "chunk_events", "is_sealed"),
-    [("polars", 62_500, False), ("polars", 50, True), ("duckdb", 62_500, False)],
+    [("polars", pick_size(100, 50), True), *((name, 62_500, False) for name in pick_engines())],
 )
 def test_an_open_run_that_counts_its_last_cycles_has_the_answers_of_these_alone(
     land_files: LandFiles, monkeypatch: pytest.MonkeyPatch, engine_name: str, chunk_events: int, is_sealed: bool
@@ -90,13 +96,25 @@ def test_an_open_run_that_counts_its_last_cycles_has_the_answers_of_these_alone(
     assert recording["files_count"] == len(files) + len(copied)  # whoever signs, signs all
 
 
+def test_duckdb_reads_the_cycles_that_polars_reads(land_files: LandFiles) -> None:
+    """Of what asks which files count, and of what holds that no event is lost; in the soak it makes all tables."""
+    directory = open_run(land_files, LAST_TWO)
+    write_files(directory, make_cycles(0, 4))
+    land_files.materialise(RUN)
+    build(land_files, tables=OF_EVENTS)
+    told = [TABLES[f"silver.{name}"] for name in ("rejects", "steps", "spans", "rule_counts")]
+    assert all(land_files.lake.snapshot(table).partition(RUN).rows for table in told)
+    again = silver.materialise(land_files.lake, RUN, engine("duckdb"), told)
+    assert not any(written.is_changed for written in again)
+
+
 def test_a_closed_run_counts_all_of_its_cycles_and_an_open_one_that_has_no_more_than_asked_for_too(
     land_files: LandFiles,
 ) -> None:
     directory = open_run(land_files, LAST_TWO)
     write_files(directory, make_cycles(0, 2))
     land_files.materialise(RUN)
-    build(land_files)
+    build(land_files, tables=OF_RUN)
     assert land_files.read(RUN).files["is_counted"].all()
     (run,) = land_files.lake.scan(silver_runs.TABLE, [RUN]).collect().to_dicts()
     # Three of each rank are claimed, and nothing runs in its last one.

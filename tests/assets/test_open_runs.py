@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from assets.build.tiers import Tables
     from tests.conftest import LandFiles
 
 RUN = "run-1"
@@ -75,11 +76,11 @@ def list_arrivals(files: dict[str, bytes], chance: random.Random) -> Iterator[Ar
             del waiting[name]
 
 
-def build(land_files: LandFiles, run_id: str = RUN, engine_name: str = "polars") -> None:
-    """Silver and gold of a run."""
+def build(land_files: LandFiles, run_id: str = RUN, engine_name: str = "polars", tables: Tables = TIERS) -> None:
+    """Silver and gold of a run, or some of their tables."""
     context = BuildContext(land_files.lake, land_files.zone, Limits())
-    for tier in ("silver", "gold"):
-        made = build_tier(context, tier, [run_id], partial(engine, engine_name))
+    for tier in [tier for tier in tables if tier != "bronze"]:
+        made = build_tier(context, tier, [run_id], partial(engine, engine_name), tables=tables)
         assert [one.fault for one in made] == [None]
 
 

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 
 def copy_lake(lake: Lake, into: Path) -> Lake:
-    """A lake of its own on the same data files; it has no keyring, which checks do not need."""
-    shutil.copytree(lake.place.directory, into, copy_function=os.link)
+    """A lake of its own, each table of which is that of the other until `put` copies it; it has no keyring."""
+    for path in lake.place.directory.glob("[a-z]*/*"):
+        (into / path.parent.name).mkdir(parents=True, exist_ok=True)
+        (into / path.parent.name / path.name).symlink_to(path.resolve(), path.is_dir())
     return Lake(Location.of(into))
 
 
@@ -47,6 +49,10 @@ def change(lake: Lake, table: Table, run_id: str, how: Change) -> None:
 def put(lake: Lake, table: Table, run_id: str, rows: pa.Table) -> None:
     """Make rows of any kind a run's partition: data files and log entries, as a stranger would write them."""
     root = lake.place.directory / table.path
+    if root.is_symlink():
+        shared = root.readlink()
+        root.unlink()
+        shutil.copytree(shared, root, copy_function=os.link)
     handle = DeltaTable(root)
     actions: list[AddAction | RemoveAction] = [
         RemoveAction(path, True, int(time.time() * 1000), file.size_bytes, dict(file.values))
