@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -25,18 +20,19 @@ from lake.locations import Location
 from lake.store import Lake
 from silver import crossings, rule_counts, runs, spans, steps
 from tests.support.campaigns import pick_engines, pick_size
+from tests.support.forks import Forks
 from tests.support.sample_tables import digests, files_under
 from tests.support.up_to_date import find_landed, find_made
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
     from types import ModuleType
 
-    from lake.landing_zone import LandingZone
     from lake.snapshot import Written
     from lake.tables import Table
     from tests.conftest import LandFiles
 
-ROOT = Path(__file__).parents[2]
 RUN = "run-1"
 KILLED_AFTER = (claimed.TABLE, *silver.TABLES)
 KILLS = pick_size(3, 120)
@@ -195,16 +191,12 @@ def test_a_file_of_which_not_all_events_are_settled_stops_its_run_and_leaves_it_
     assert lake.scan(crossings.TABLE, [RUN]).collect().is_empty()
 
 
-def start(lake: Lake, zone: LandingZone) -> subprocess.Popen[bytes]:
-    """`teetotal run` in a process of its own."""
-    places = ("--lake", str(lake.place), "--landing", str(zone.place))
-    return subprocess.Popen(
-        [sys.executable, "-c", "from pipelines.cli.main import main; main()", *places, "run", "--no-check"],
-        cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if not name.startswith("TEETOTAL_")},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Forks]:
+    """A process that runs `teetotal run` and survives that."""
+    found = Forks("tests.support.killed_commands")
+    yield found
+    found.end()
 
 
 def commits(lake: Lake, table: Table) -> int:
@@ -212,23 +204,20 @@ def commits(lake: Lake, table: Table) -> int:
     return len(list((lake.place.directory / table.path / "_delta_log").glob("*.json")))
 
 
-def kill_after(process: subprocess.Popen[bytes], lake: Lake, table: Table, seconds: float) -> bool:
+def kill_after(commands: Forks, land_files: LandFiles, table: Table, seconds: float) -> bool:
     """Kill -9 a run so many seconds after that table was committed to; whether it was still at work."""
+    lake, zone = land_files.lake, land_files.zone
     before = commits(lake, table)
-    while process.poll() is None and commits(lake, table) == before:
-        time.sleep(0.001)
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-    process.wait()
-    assert process.returncode in {0, -signal.SIGKILL}
-    return process.returncode != 0
+    ended = commands.run(
+        "run_there", lake.place, zone.place, kill_after_s=seconds, is_due=lambda: commits(lake, table) > before
+    )
+    assert ended in {0, -signal.SIGKILL}
+    return ended != 0
 
 
 @pytest.mark.timeout(pick_size(300, 14_400))
 def test_killed_at_any_moment_a_run_leaves_every_table_old_or_new_and_a_clean_run_mends_it(
-    land_files: LandFiles, tmp_path: Path
+    land_files: LandFiles, tmp_path: Path, commands: Forks
 ) -> None:
     lake, zone = land_files.lake, land_files.zone
     keyring = KeyringFile(tmp_path / "keyring.json", is_made_on_first_use=True)
@@ -247,7 +236,7 @@ def test_killed_at_any_moment_a_run_leaves_every_table_old_or_new_and_a_clean_ru
     for place in range(KILLS):
         land_files.write(contents[place % 2])
         table = KILLED_AFTER[place * len(KILLED_AFTER) // KILLS]
-        killed += kill_after(start(lake, zone), lake, table, chance.uniform(0, 0.05))
+        killed += kill_after(commands, land_files, table, chance.uniform(0, 0.05))
         found = digests(lake, RUN, silver.TABLES)
         assert all(found[name] in {empty[name], whole[0][name], whole[1][name]} for name in found)
         assert found == whole[place % 2] or not is_fresh(land_files)
@@ -256,8 +245,7 @@ def test_killed_at_any_moment_a_run_leaves_every_table_old_or_new_and_a_clean_ru
     assert between > 0, "no kill fell between two tables"
 
     land_files.write(contents[1])
-    finished = start(lake, zone)
-    assert finished.wait(120) == 0
+    assert commands.run("run_there", lake.place, zone.place) == 0
     assert is_fresh(land_files)
     assert digests(lake, RUN, silver.TABLES) == whole[1]
     assert not any(each.is_changed for each in conform(land_files))

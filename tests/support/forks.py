@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -33,11 +34,22 @@ class Forks:
         )
 
     def run(
-        self, job: str, *arguments: object, kill_after_s: float | None = None, line: str = "", times: int = 0
+        self,
+        job: str,
+        *arguments: object,
+        kill_after_s: float | None = None,
+        line: str = "",
+        times: int = 0,
+        is_due: Callable[[], bool] = lambda: True,
     ) -> int:
-        """Run a job, or kill it some seconds after it has said a line so many times; its end, negative for a signal."""
+        """Run a job, or kill it some seconds after it has said a line so many times; its end, negative for a signal.
+
+        The seconds are counted from when the kill is due, or from when the job says anything more, such as its end.
+        """
         self._tell(json.dumps([job, *arguments], default=str))
         said = [self._read() for _ in range(times)]
+        while kill_after_s is not None and not is_due() and not select.select([self._process.stdout], [], [], 0.001)[0]:
+            pass
         if kill_after_s is None:
             self._tell("wait")
         else:
