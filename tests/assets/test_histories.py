@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from assets.build import gold, silver
+from assets.build.catalogue import list_required
 from assets.build.histories import build_histories, stale_histories
 from assets.build.state import assess_comparisons
+from assets.build.tiers import select_tables
 from assets.checks.expectations import check_tables
 from gold import history
 from lake.engines import engine
@@ -19,10 +21,14 @@ if TYPE_CHECKING:
     from tests.conftest import LandFiles
 
 
+# What histories, and the pairs that they show, are made from.
+SHOWN = select_tables(list_required([history.TABLE.full_name, *(table.full_name for table in gold.PAIR_TABLES)]))
+
+
 def land(land_files: LandFiles, run_id: str, claims: str, step_us: int = 100) -> None:
     land_files({"rank0.json": trace(step_us)}, run_id, claims)
-    silver.materialise(land_files.lake, run_id, engine("polars"), silver.TABLES)
-    gold.materialise(land_files.lake, run_id, engine("polars"), gold.RUN_TABLES)
+    silver.materialise(land_files.lake, run_id, engine("polars"), SHOWN["silver"])
+    gold.materialise(land_files.lake, run_id, engine("polars"), SHOWN["gold"])
 
 
 def list_runs(lake: Lake) -> set[tuple[str | None, tuple[str, ...]]]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets.build import bronze, chunking, gold, silver
-from assets.build.tiers import TIERS
+from assets.build import bronze, chunking, comparisons, gold, silver
+from assets.build.catalogue import list_required
+from assets.build.tiers import TIERS, select_tables
 from benchmarks.measuring import ROOT, tiers
 from bronze import trace_events
 from bronze.limits import Limits
@@ -22,6 +23,7 @@ from lake.store import Lake
 from pipelines.settings import settings
 from silver import spans
 from tests.support.build_runs import build_runs
+from tests.support.campaigns import is_soak, pick_size
 from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
@@ -132,11 +134,13 @@ def test_no_plan_of_silver_reads_a_large_table_more_than_three_times(
 
 def test_one_more_run_and_its_pair_read_no_file_of_other_runs(tmp_path: Path) -> None:
     made = Measured(tmp_path)
-    others = [f"run-{number}" for number in range(4)]
+    others = [f"run-{number}" for number in range(pick_size(2, 4))]
     for run_id in (*others, "baseline"):
         made.land(run_id, manifest=OFF.replace('"m"', '"other"') if run_id in others else OFF)
     made.land("other-tee", manifest=TEE.replace('"m"', '"other"'))
-    build_runs(made.lake, made.zone, [*others, "baseline", "other-tee"])
+    compared = [table.full_name for table in (*gold.PAIR_TABLES, *comparisons.COMPARISON_TABLES)]
+    earlier = TIERS if is_soak() else select_tables(list_required(compared))
+    build_runs(made.lake, made.zone, [*others, "baseline", "other-tee"], tables=earlier)
     for path in (made.home / "lake").rglob("*.parquet"):
         if "run_id=baseline" not in path.parts:
             path.unlink()
