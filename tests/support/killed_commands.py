@@ -1,4 +1,4 @@
-"""What a test may kill: `teetotal run --no-check` up to silver, each a fork of `python -m tests.support.killed_commands serve`."""
+"""What a test may kill: `teetotal run --no-check` up to silver, each a fork of a process of this module."""
 
 from __future__ import annotations
 
