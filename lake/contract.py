@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 def require_declared(table: Table, rows: pa.Table, run_id: str) -> pa.Table:
     """Refuse rows that are not of the declared schema; change how text is laid out, never a value."""
     expected = {field.name: field.type for field in table.arrow_schema}
-    missing = [name for name in expected if name not in rows.column_names]
-    unknown = [name for name in rows.column_names if name not in expected]
-    doubled = sorted({name for name in rows.column_names if rows.column_names.count(name) > 1})
+    found = Counter[str](rows.column_names)  # asked once: pyarrow makes the list anew at each look
+    missing = [name for name in expected if name not in found]
+    unknown = [name for name in found if name not in expected]
+    doubled = sorted(name for name, times in found.items() if times > 1)
     if doubled:
         raise ContractBroken(f"{table.full_name}: the frame has {', '.join(doubled)} more than once")
     if missing or unknown:
