@@ -6,12 +6,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.campaigns import pick_size
+from tests.conftest import LandFiles
+from tests.support.campaigns import is_soak, pick_size
 from tests.support.generated_runs import BATCHES, FIRST_PLACE, join_batch, shuffle
+from tests.support.hostile_traces import CASES
 from tests.support.silver_rows import Bronze, Silver, apart, conform_chain, take_run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import polars as pl
+
     from tests.support.silver_rows import Bench
+
+# Where the runs stand that were landed from files; the generated ones come before them.
+LANDED_PLACE = 2 * FIRST_PLACE
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -20,12 +29,29 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def bronze_of_all(request: pytest.FixtureRequest) -> Bronze:
-    """The rows of every test that has a mark `given` and of the generated runs, side by side."""
+def bronze_of_all(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, engine: Bench) -> Bronze:
+    """The rows of every test that has a mark `given`, of the generated runs and of the hostile files, side by side.
+
+    Spark gets the hostile files in the soak alone: the more there is, the longer it takes.
+    """
     runs = _adapt_given(request.session.items)
     assert len(runs) < FIRST_PLACE, "generated runs have the places from there on"
     batches = [join_batch(number) for number in range(pick_size(1, BATCHES))]
-    return Bronze.joined([*runs, *batches])
+    is_landing = engine.name != "spark" or is_soak()
+    landed = [_land_hostile_files(tmp_path_factory.mktemp("landed"))] if is_landing else []
+    return Bronze.joined([*runs, *batches, *landed])
+
+
+def _land_hostile_files(directory: Path) -> Bronze:
+    """What bronze holds of every hostile trace, and of the run that has each trap: each a run of its own."""
+    from tests.silver.test_planted_faults import FILES, MANIFESTS
+
+    land = LandFiles.open(directory)
+    cases = [*CASES.values(), *((manifest, FILES) for manifest in MANIFESTS.values())]
+    for place, (manifest, files) in enumerate(cases, LANDED_PLACE):
+        land.write(files, f"case-{place}", manifest)
+        land.materialise(f"case-{place}")
+    return Bronze.read(land.lake, range(LANDED_PLACE, LANDED_PLACE + len(cases)))
 
 
 @pytest.fixture(scope="session")
@@ -65,4 +91,16 @@ def found(request: pytest.FixtureRequest, everything: dict[int, Silver]) -> Silv
 
 def _select_run(everything: Silver, place: int) -> Silver:
     """What came of one test's rows, under the names that the test gave."""
-    return Silver({name: take_run(frame, place) for name, frame in everything.tables.items()})
+    return Silver(_TablesOfRun(everything.tables, place))
+
+
+class _TablesOfRun(dict[str, "pl.DataFrame"]):
+    """Tables of one run among many, each taken when a test asks for it: most tests look at one or two."""
+
+    def __init__(self, everything: dict[str, pl.DataFrame], place: int) -> None:
+        super().__init__()
+        self._everything, self._place = everything, place
+
+    def __missing__(self, name: str) -> pl.DataFrame:
+        self[name] = take_run(self._everything[name], self._place)
+        return self[name]

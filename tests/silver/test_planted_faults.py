@@ -9,22 +9,20 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from assets.build import bronze as landing
 from assets.build import silver
 from bronze import source_files
-from bronze.limits import Limits
 from lake import engines
-from lake.identity import MANIFEST
-from lake.keyring import KeyringFile
-from lake.landing_zone import LandingZone
-from lake.locations import Location
-from lake.store import Lake
 from silver import collectives, crossings, event_rules, rejects, rule_counts, runs, spans, steps
-from tests.support.campaigns import pick_size
+from tests.conftest import LandFiles
+from tests.support.campaigns import pick_engines
 from tests.support.traces import trace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
     from lake.snapshot import Written
+    from lake.store import Lake
     from lake.tables import Table
 
 PRIVATE = "alice asks: why is layer 7 slow?"
@@ -105,8 +103,6 @@ MANIFESTS = {
     "on": 'regime = "hopper_spt_cc"\ncc_mode = "on"\nwarmup_steps_count = 1\n',
     "devtools": 'regime = "hopper_spt_cc"\ncc_mode = "devtools"\n',
 }
-# How many of them every engine conforms.
-ALIKE = pick_size(1, len(MANIFESTS))
 EXPECTED = {
     ("merged", "metadata"): 1,
     ("merged", "flow_arrow"): 2,
@@ -135,7 +131,7 @@ EXPECTED = {
 
 @dataclass(frozen=True)
 class Conformed:
-    """The two runs in silver, made by one engine."""
+    """Runs in silver, made by one engine."""
 
     lake: Lake
     written: dict[str, list[Written]]
@@ -156,30 +152,21 @@ class Conformed:
         return {(row["effect"], row["rule"]): row["events_count"] for row in rows}
 
 
+def conform(root: Path, run_ids: Iterable[str], engine: str) -> Conformed:
+    """Land runs in a lake of their own, and have an engine conform them."""
+    land = LandFiles.open(root)
+    written = {}
+    for run_id in run_ids:
+        land.write(FILES, run_id, MANIFESTS[run_id])
+        land.materialise(run_id)
+        written[run_id] = silver.materialise(land.lake, run_id, engines.engine(engine))
+    return Conformed(land.lake, written)
+
+
 @pytest.fixture(scope="module")
-def by_engine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conformed]:
-    """Both runs, landed and conformed once by each engine; by another than Polars one of them, in the soak both."""
-    found = {}
-    for name in engines.LOCAL_ENGINES:
-        root = tmp_path_factory.mktemp(name)
-        lake = Lake(Location.of(root / "lake"), KeyringFile(root / "keyring.json", is_made_on_first_use=True))
-        zone = LandingZone(Location.of(root / "landing"))
-        written = {}
-        for run_id, manifest in list(MANIFESTS.items())[: len(MANIFESTS) if name == "polars" else ALIKE]:
-            (root / "landing" / run_id).mkdir(parents=True)
-            for file, data in FILES.items():
-                (root / "landing" / run_id / file).write_bytes(data)
-            (root / "landing" / run_id / MANIFEST).write_text(manifest)
-            landing.materialise(lake, zone, run_id, Limits())
-            written[run_id] = silver.materialise(lake, run_id, engines.engine(name))
-        found[name] = Conformed(lake, written)
-    return found
-
-
-@pytest.fixture
-def conformed_runs(by_engine: dict[str, Conformed]) -> Conformed:
+def conformed_runs(tmp_path_factory: pytest.TempPathFactory) -> Conformed:
     """The two runs as Polars made them."""
-    return by_engine["polars"]
+    return conform(tmp_path_factory.mktemp("polars"), MANIFESTS, "polars")
 
 
 # -- the rules ----------------------------------------------------------------------------------------------------
@@ -330,14 +317,13 @@ def test_a_private_annotation_is_sealed_and_can_be_revealed(conformed_runs: Conf
     assert revealed.column("label").to_pylist() == [PRIVATE]
 
 
-@pytest.mark.parametrize("run_id", list(MANIFESTS)[:ALIKE])
-def test_engines_agree_on_every_table(by_engine: dict[str, Conformed], run_id: str) -> None:
-    rows = {
-        name: [found.lake.scan(table, [run_id]).sort(table.key).collect() for table in silver.TABLES]
-        for name, found in by_engine.items()
-    }
-    first, *others = rows
-    for other in others:
-        for table, one, two in zip(silver.TABLES, rows[first], rows[other], strict=True):
-            sealed = [column.name for column in table.sealed]  # each lake has a keyring of its own
-            assert one.drop(sealed).equals(two.drop(sealed)), (table.full_name, other)
+# That DuckDB makes the same of these rows, in the soak Spark too, is seen in tests/silver/test_engines_agree.py.
+@pytest.mark.parametrize("name", pick_engines())
+def test_the_same_files_give_the_same_rows_in_any_lake_whoever_conforms_them(
+    conformed_runs: Conformed, tmp_path: Path, name: str
+) -> None:
+    anew = conform(tmp_path, MANIFESTS, name)
+    for table in silver.TABLES:
+        one, other = (found.lake.scan(table).sort(table.row_key).collect() for found in (conformed_runs, anew))
+        sealed = [column.name for column in table.sealed]  # each lake has a keyring of its own
+        assert one.drop(sealed).equals(other.drop(sealed)), table.full_name

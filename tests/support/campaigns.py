@@ -17,7 +17,7 @@ def pick_engines() -> tuple[str, ...]:
     """The engines that a test makes whole tiers with: Polars, in the soak every local one.
 
     DuckDB takes ten seconds to plan silver, whatever is in it. That engines agree is held table by table in the tests
-    of silver and gold, for all hostile traces at once, and from landing to gold for a recorded pair.
+    of silver and gold, DuckDB's there for all hostile traces as well, and from landing to gold for a recorded pair.
     """
     from lake.engines import LOCAL_ENGINES
 

@@ -220,7 +220,7 @@ CASES: dict[str, tuple[str, dict[str, bytes]]] = {
     ),
 }
 # Collectives of other runs would be matched with theirs, were they conformed with them; names are all that there is
-# of texts. Each of them is conformed alone, as a run is, by every engine.
+# of texts. Each of them is conformed alone, as a run is.
 ALONE = (
     "names that are no names",
     "groups and messages that cannot be",
