@@ -3,7 +3,10 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import pytest
 
 from assets.checks.relations import RELATIONS
 from benchmarks.standalone import environment
@@ -19,17 +22,30 @@ Variables = Mapping[str, str]
 RELATED = {relation.name for relation in RELATIONS}
 
 
-def ask(installed: Installation, script: str, *words: str, **more: str) -> bytes:
-    """What a client says that runs the installed wheel, as its executors do."""
-    command = [str(installed.python), str(ROOT / "tests" / "support" / script), *words]
-    done = subprocess.run(command, cwd=installed.directory, env=environment(**more), check=True, stdout=subprocess.PIPE)
-    return done.stdout
+@dataclass(frozen=True)
+class Asked:
+    """What one client was told: where the code of executors lies, and what either engine found in a lake."""
+
+    places: list[tuple[str, str, str]]
+    theirs: list[tuple[str, str, int, int]]
+    ours: list[tuple[str, str, int, int]]
 
 
-def test_executors_run_the_wheel_that_was_sent_to_them(
-    connect: Variables, standalone: Cluster, installed: Installation
-) -> None:
-    answers = json.loads(ask(installed, "spark_asking.py", "4", **connect))
+@pytest.fixture(scope="module")
+def asked(bench: Bench, connect: Variables, installed: Installation) -> Asked:
+    """One client for all questions: executors unpack the environment, and start a Python, for each anew."""
+    # One with sealed columns, one of few rows, one without a file.
+    tables = ("silver.spans", "silver.steps", "bronze.copy_rates")
+    lake = str(bench.home / "polars" / "lake")
+    words = [str(ROOT / "tests" / "support" / "spark_asking.py"), "4", bench.recordings[0], *tables]
+    variables = environment(**connect, TEETOTAL_LAKE=lake)
+    command = [str(installed.python), *words]
+    said = subprocess.run(command, cwd=installed.directory, env=variables, check=True, stdout=subprocess.PIPE).stdout
+    return Asked(*(json.loads(line) for line in said.splitlines()))
+
+
+def test_executors_run_the_wheel_that_was_sent_to_them(asked: Asked, standalone: Cluster) -> None:
+    answers = asked.places
     assert [number for number, _, _ in answers] == ["0", "1", "2", "3"]
     for _, module, python in answers:
         assert f"{standalone.folder}/worker-" in module
@@ -49,14 +65,8 @@ def test_every_table_is_what_polars_makes_of_it_through_spark_connect(bench: Ben
     ) == len(bench.recordings)
 
 
-def test_great_expectations_look_through_spark_connect_and_find_what_duckdb_finds(
-    bench: Bench, connect: Variables, installed: Installation
-) -> None:
-    # One with sealed columns, one of few rows, one without a file.
-    tables = ("silver.spans", "silver.steps", "bronze.copy_rates")
-    lake = str(bench.home / "polars" / "lake")
-    said = ask(installed, "spark_checking.py", bench.recordings[0], *tables, **connect, TEETOTAL_LAKE=lake)
-    theirs, ours = (json.loads(line) for line in said.splitlines())
+def test_great_expectations_look_through_spark_connect_and_find_what_duckdb_finds(asked: Asked) -> None:
+    theirs, ours = asked.theirs, asked.ours
     assert {engine for _, engine, _, _ in theirs} == {"duckdb"}
     assert [one for one in ours if one[1] == "duckdb"] == [one for one in theirs if one[0] in RELATED]
     assert [(name, rows, broken) for name, _, rows, broken in ours] == [
