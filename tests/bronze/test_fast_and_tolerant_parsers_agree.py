@@ -178,7 +178,7 @@ def _argument_agrees(argument: Argument, row: dict[str, Any], arguments: dict[st
 # -- laws ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=pick_size(20, 400))
+@settings(max_examples=pick_size(12, 400))
 @given(
     events=_TRACES,
     layout=st.sampled_from(sorted(_LAYOUTS)),
@@ -220,7 +220,7 @@ def _whole(layout: str) -> Reading:
     return read(_write_trace(_REGULAR, _LAYOUTS[layout]), reader=CarefulReader)
 
 
-@settings(max_examples=12)
+@settings(max_examples=pick_size(6, 100))
 @given(
     shard_bytes=st.integers(1, 9000), block_bytes=st.integers(1, 9000), layout=st.sampled_from(["native", "compact"])
 )
@@ -237,7 +237,7 @@ _JUNK = st.sampled_from(
 )
 
 
-@settings(max_examples=pick_size(30, 600))
+@settings(max_examples=pick_size(15, 600))
 @given(
     events=st.lists(_EVENTS, min_size=1, max_size=8),
     layout=st.sampled_from(["native", "ending", "bare"]),

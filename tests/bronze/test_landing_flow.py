@@ -20,6 +20,7 @@ from bronze import trace_events, unreadable
 from bronze.land import land_run
 from bronze.limits import Limits
 from bronze.prefetch import prefetch
+from tests.support.campaigns import pick_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from lake.store import Lake
 
 _ROOT = Path(__file__).parent.parent.parent
+# Events of a small file and of one that is ten times larger.
+LENGTHS = (pick_size(50_000, 100_000), pick_size(500_000, 1_000_000))
 _EVENT = (
     '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": %d.125, "dur": 2.25, "args": {"stream": 7}}'
 )
@@ -157,7 +160,7 @@ def test_a_producer_that_is_no_longer_wanted_stops() -> None:
 
 
 def test_a_file_ten_times_larger_takes_the_same_memory(tmp_path: Path) -> None:
-    peaks = [_peak_bytes(tmp_path / str(events), events) for events in (100_000, 1_000_000)]
+    peaks = [_peak_bytes(tmp_path / str(events), events) for events in LENGTHS]
     assert peaks[1] < 1.1 * peaks[0], peaks
 
 

@@ -13,6 +13,7 @@ import pytest
 from benchmarks import exactness
 from bronze.event_rows import EventRows
 from bronze.limits import Limits
+from tests.support.campaigns import is_soak, pick_size
 from tests.support.traces import CarefulReader, read
 
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 RECORDINGS = exactness.recordings([SAMPLES])
-# One of each kind of run is enough where the other ranks are alike.
+# One of each kind of run is enough where the other ranks are alike; in the soak all are read.
 FIRST_RANKS = [path for path in RECORDINGS if "-r0." in path.name]
+READ = RECORDINGS if is_soak() else FIRST_RANKS
+CUT = FIRST_RANKS[: pick_size(1, 3)]
 
 
 def test_recordings_are_bundled() -> None:
@@ -29,14 +32,14 @@ def test_recordings_are_bundled() -> None:
     assert FIRST_RANKS
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", READ, ids=lambda path: path.name)
 def test_rows_of_a_recording_are_its_events_to_the_nanosecond(path: Path) -> None:
     result = exactness.check(path)
     assert result.events > 1000
     assert (result.landed, result.mismatches) == (result.events, 0)
 
 
-@pytest.mark.parametrize("path", FIRST_RANKS[:3], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", CUT, ids=lambda path: path.name)
 def test_recording_reads_the_same_whatever_way_it_is_cut(path: Path) -> None:
     data = gzip.decompress(path.read_bytes())
     found = read(data, Limits(shard_bytes=1 << 20), block_bytes=100_003)
