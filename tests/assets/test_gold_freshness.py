@@ -223,7 +223,8 @@ def test_duckdb_writes_the_gold_that_polars_writes(recorded_lake: Lake, tmp_path
     # The sealed run has rows in more tables; DuckDB plans every table anew for each run. In the soak it makes both.
     by_duckdb = pair if is_soak() else pair[1:]
     home = recorded_lake.place.directory.parent
-    keyring = KeyringFile(shutil.copy(home / "keyring.json", tmp_path / "keyring.json"))
+    shutil.copy(home / "keyring.json", tmp_path)
+    keyring = KeyringFile(tmp_path / "keyring.json")
     # The runs beside it, with repeats, are there already: a pair is made from all runs of both sides.
     lake = Lake(Location.of(shutil.copytree(home / "lake", tmp_path / "lake", copy_function=os.link)), keyring)
     run_ids = land_samples(zone, pair)

@@ -48,7 +48,7 @@ class Forks:
         """
         self._tell(json.dumps([job, *arguments], default=str))
         said = [self._read() for _ in range(times)]
-        while kill_after_s is not None and not is_due() and not select.select([self._process.stdout], [], [], 0.001)[0]:
+        while kill_after_s is not None and not is_due() and not self._speaks():
             pass
         if kill_after_s is None:
             self._tell("wait")
@@ -72,6 +72,10 @@ class Forks:
                 return "".join(said), int(line.removeprefix("ended "))
             said.append(line)
         raise AssertionError("the process that jobs are forks of is gone: " + "".join(said))
+
+    def _speaks(self) -> bool:
+        """Whether there is a line to read; waits for one for a moment."""
+        return self._process.stdout is None or bool(select.select([self._process.stdout], [], [], 0.001)[0])
 
     def _tell(self, line: str) -> None:
         if self._process.stdin is not None:
