@@ -119,8 +119,8 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
 
 @pytest.fixture
 def changeable_lake(recorded_lake: Lake, tmp_path: Path) -> Lake:
-    """The recordings, to be tampered with."""
-    return copy_lake(recorded_lake, tmp_path / "tampered")
+    """The recordings, to be tampered with; files of one table are harmed as they lie there."""
+    return copy_lake(recorded_lake, tmp_path / "tampered", table("silver.steps"))
 
 
 def on_both(

@@ -31,12 +31,27 @@ if TYPE_CHECKING:
     Change = Callable[[pl.DataFrame], pl.DataFrame]
 
 
-def copy_lake(lake: Lake, into: Path) -> Lake:
-    """A lake of its own, each table of which is that of the other until `put` copies it; it has no keyring."""
+def copy_lake(lake: Lake, into: Path, *harmed: Table) -> Lake:
+    """A lake without a keyring, each table of which is that of the other until `put` copies it.
+
+    Copied at once are tables whose files a test harms itself.
+    """
     for path in lake.place.directory.glob("[a-z]*/*"):
         (into / path.parent.name).mkdir(parents=True, exist_ok=True)
         (into / path.parent.name / path.name).symlink_to(path.resolve(), path.is_dir())
-    return Lake(Location.of(into))
+    copied = Lake(Location.of(into))
+    for table in harmed:
+        _copy_table(copied, table)
+    return copied
+
+
+def _copy_table(lake: Lake, table: Table) -> None:
+    """Put a directory of its own, with links to the same data files, in the place of a link to another lake's."""
+    root = lake.place.directory / table.path
+    if root.is_symlink():
+        shared = root.readlink()
+        root.unlink()
+        shutil.copytree(shared, root, copy_function=os.link)
 
 
 def change(lake: Lake, table: Table, run_id: str, how: Change) -> None:
@@ -48,11 +63,8 @@ def change(lake: Lake, table: Table, run_id: str, how: Change) -> None:
 
 def put(lake: Lake, table: Table, run_id: str, rows: pa.Table) -> None:
     """Make rows of any kind a run's partition: data files and log entries, as a stranger would write them."""
+    _copy_table(lake, table)
     root = lake.place.directory / table.path
-    if root.is_symlink():
-        shared = root.readlink()
-        root.unlink()
-        shutil.copytree(shared, root, copy_function=os.link)
     handle = DeltaTable(root)
     actions: list[AddAction | RemoveAction] = [
         RemoveAction(path, True, int(time.time() * 1000), file.size_bytes, dict(file.values))
