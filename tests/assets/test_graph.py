@@ -20,11 +20,13 @@ from assets.build.catalogue import (
     sort_tables,
 )
 from bronze import land
-from lake.engines import Engine, PolarsEngine
+from lake import engines
+from lake.engines import PolarsEngine
 from lake.errors import ContractBroken
 from lake.tables import RUN_ID, Kind, Scope, Table
 from silver import steps
 from tests.support.build_runs import build_pairs
+from tests.support.campaigns import pick_engines
 from tests.support.small_runs import OFF, TEE, trace
 
 if TYPE_CHECKING:
@@ -154,9 +156,11 @@ def test_comparisons_read_what_the_graph_says(
     assert read == set(UPSTREAM["gold.history"])
 
 
+@pytest.mark.parametrize("engine_name", pick_engines())
 @pytest.mark.parametrize("name", OF_FIRST_INPUT)
-def test_a_table_of_its_first_input_has_no_rows_where_that_has_none(name: str, engine: Engine) -> None:
+def test_a_table_of_its_first_input_has_no_rows_where_that_has_none(name: str, engine_name: str) -> None:
     """What is then left unplanned would have been no row, whatever the other inputs hold."""
+    engine = engines.engine(engine_name)
     first, *others = (TABLES[one] for one in TABLES[name].inputs)
     inputs = [first.arrow_schema.empty_table(), *map(make_row, others)]
     made = engine.compute(find_transform(TABLES[name]), *map(engine.wrap, inputs), is_small=True)
