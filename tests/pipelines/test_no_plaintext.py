@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from assets.build import gold, silver
 from pipelines.cli.main import main
+from tests.support.campaigns import is_soak
 from tests.support.planted_texts import finds
 
 if TYPE_CHECKING:
@@ -117,12 +118,14 @@ def command_output(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Said]:
         for name in ("TEETOTAL_KEYRING", "TEETOTAL_KEYRING_SECRET"):
             patch.delenv(name, raising=False)
         found = {("run", ""): teetotal(home, "run")}
-        for name in (table.full_name for table in (*silver.TABLES, *gold.TABLES)):
+        for table in (*silver.TABLES, *gold.TABLES):
+            name = table.full_name
             show = partial(teetotal, home, "show", name, "--limit", "0", "--format")
             found[name, "json"] = show("json")
-            is_filled = found[name, "json"].stdout.strip() != "[]"
-            # A table without rows says its columns alone, in whatever format.
-            found |= {(name, form): show(form) for form in OTHER_FORMS if is_filled}
+            # A table without rows says its columns alone, in whatever format; one without a sealed column has the same
+            # texts in each.
+            if found[name, "json"].stdout.strip() != "[]" and (table.sealed or is_soak()):
+                found |= {(name, form): show(form) for form in OTHER_FORMS}
         root.removeHandler(handler)
         root.setLevel(level)
         assert [result.output for result in found.values() if result.exit_code] == []
@@ -152,7 +155,8 @@ def test_gold_has_answers_in_which_a_secret_could_be(command_output: Said) -> No
     filled = {name for name in answers if json.loads(command_output.results[name, "json"].stdout)}
     assert filled >= {"gold.attested_runs", "gold.kernel_breakdown", "gold.pairs", "gold.step_energy"}
     assert {"gold.energy_overhead", "gold.throughput_overhead", "gold.step_overhead"} <= filled
-    assert {name for name, form in command_output.results if name in filled and form in OTHER_FORMS} == filled
+    in_every_form = {name for name, form in command_output.results if form in OTHER_FORMS}
+    assert in_every_form >= {"silver.runs", "silver.spans", "silver.rejects", "silver.device_samples"}
 
 
 @pytest.mark.parametrize("tier", ["silver", "gold"])

@@ -67,7 +67,7 @@ def receiver() -> Iterator[Receiver]:
 def house(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> House:
     """A lake with a pair of runs in it, recorded as checked: tests/assets/test_expectations.py holds their checks."""
     # Sensors that look every second compete for the cores with the launches that tests wait for.
-    made = House(tmp_path_factory.mktemp("house"), TEETOTAL_SENSOR_SECONDS="5", **receiver.variables)
+    made = House(tmp_path_factory.mktemp("house"), TEETOTAL_SENSOR_SECONDS="12", **receiver.variables)
     land(made, PLAIN, f'regime = "cc_off"\n{MACHINE}')
     # Sealing takes more than all that a step is longer.
     land(made, TEE, f'regime = "sw_per_hop_aesgcm"\n{BASELINE}', STEP_US + SEALING_US - 20, SEALING_US)
