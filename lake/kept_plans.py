@@ -11,8 +11,6 @@ import narwhals as nw
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from lake.plan_steps import keep_answers
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
 
 # Far more than there are plans: each transform has one for each kind of input that it is given.
 _MOST_KEPT = 1_000
-
-keep_answers()
 
 
 class KeptPlans:
