@@ -41,8 +41,15 @@ class Chunk:
 
 
 def has_no_source(lake: Lake, table: Table, run_id: str) -> bool:
-    """Whether a table can have no row of a run, as the log of its first input says: most runs lack most of the data."""
-    return table.is_of_first_input and not lake.snapshot(find_table(table.inputs[0])).partition(run_id).rows
+    """Whether a table can have no row of a run, because its first input has no file of it: most runs lack most data.
+
+    Files are asked about, not their rows: Delta's count of those is optional. An input of another version has none
+    that we can read, which is for its reader to say.
+    """
+    if not table.is_of_first_input:
+        return False
+    first = lake.snapshot(find_table(table.inputs[0]))
+    return not first.outdated and not first.partition(run_id).files
 
 
 def is_small(rows: int) -> bool:

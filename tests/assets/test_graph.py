@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from assets.build import chunking, comparisons, gold, histories, silver
 from assets.build.catalogue import (
@@ -19,12 +21,14 @@ from assets.build.catalogue import (
     select,
     sort_tables,
 )
-from bronze import land
+from bronze import land, training_log
 from lake import engines
 from lake.engines import PolarsEngine
 from lake.errors import ContractBroken
+from lake.keyring import KeyringFile
+from lake.store import Lake
 from lake.tables import RUN_ID, Kind, Scope, Table
-from silver import steps
+from silver import steps, throughput
 from tests.support.build_runs import build_pairs
 from tests.support.campaigns import pick_engines
 from tests.support.small_runs import OFF, TEE, trace
@@ -34,7 +38,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lake.frames import Frame
-    from lake.store import Lake
     from tests.conftest import LandFiles
 
 
@@ -170,3 +173,25 @@ def test_a_table_of_its_first_input_has_no_rows_where_that_has_none(name: str, e
 
 def test_tables_of_data_that_most_runs_lack_are_not_planned_for_them() -> None:
     assert {name.partition(".")[2] for name in OF_FIRST_INPUT} >= {"attestations", "throughput", "device_samples"}
+
+
+def test_files_whose_rows_the_log_does_not_count_are_read(lake: Lake, land_files: LandFiles) -> None:
+    """Delta's statistics are optional, and whoever rewrites a table may leave them out."""
+    land_files({"steps.csv": b"step,duration\n0,1\n1,1\n"})
+    log = lake.log(training_log.TABLE)
+    for path in log.glob("*.json"):
+        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        for line in lines:
+            line.get("add", {}).pop("stats", None)
+        path.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    again = Lake(lake.place, KeyringFile(lake.place.directory.parent / "keyring.json", is_made_on_first_use=True))
+    assert again.snapshot(training_log.TABLE).partition("run-1").rows == 0
+    silver.materialise(again, "run-1", PolarsEngine())
+    assert again.snapshot(throughput.TABLE).partition("run-1").rows == 2
+
+
+def test_an_input_of_another_version_is_not_taken_for_an_empty_one(lake: Lake) -> None:
+    other = pa.table({"run_id": ["run-1"], "of_another_version": [1]})
+    write_deltalake(lake.uri(training_log.TABLE), other, partition_by=["run_id"])
+    assert lake.snapshot(training_log.TABLE).outdated
+    assert not chunking.has_no_source(lake, throughput.TABLE, "run-1")
