@@ -16,7 +16,7 @@ TABLE = Table(
     grain="One row per library, collective, element type, size and number of ranks.",
     key=("library", "collective", "dtype", "buffer_bytes", "group_size"),
     inputs=("silver.collectives",),
-    is_of_first_input=True,
+    is_empty_without_first_input=True,
     columns=(
         RUN_ID,
         text("library", "Library that ran it.", one_of=LIBRARIES),

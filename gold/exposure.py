@@ -23,7 +23,7 @@ TABLE = Table(
     grain="One row per rank, step and timed collective that leaves a GPU; none where nothing timed one.",
     key=("rank", "step_number", "collective_number"),
     inputs=("silver.crossings", "silver.spans", "silver.steps"),
-    is_of_first_input=True,
+    is_empty_without_first_input=True,
     columns=(
         RUN_ID,
         int32("rank", "Rank that recorded it.", minimum=0),

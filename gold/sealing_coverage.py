@@ -43,7 +43,7 @@ TABLE = Table(
     grain="One row per run and trust boundary that it crossed.",
     key=("boundary",),
     inputs=("silver.crossings", "silver.nonce_budgets", "silver.runs"),
-    is_of_first_input=True,
+    is_empty_without_first_input=True,
     columns=(
         RUN_ID,
         text("boundary", "Boundary.", one_of=BOUNDARIES),

@@ -25,7 +25,7 @@ TABLE = Table(
     grain="One row per device and step (or epoch of a log) that has a time, of runs whose power or energy was sampled.",
     key=("timed_by", "rank", "period", "step_number", "device_id"),
     inputs=("silver.device_samples", "silver.steps", "silver.throughput"),
-    is_of_first_input=True,
+    is_empty_without_first_input=True,
     columns=(
         RUN_ID,
         text("timed_by", "profile: a step of silver.steps; log: a period of silver.throughput.", one_of=TIMERS),

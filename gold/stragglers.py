@@ -15,7 +15,7 @@ TABLE = Table(
     grain="One row per collective that more than one rank recorded.",
     key=("match_id",),
     inputs=("silver.collectives", "silver.clock_offsets"),
-    is_of_first_input=True,
+    is_empty_without_first_input=True,
     columns=(
         RUN_ID,
         text("match_id", "Equal on all ranks for the same collective."),

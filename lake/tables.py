@@ -108,7 +108,7 @@ class Table:
     # derived from this alone (assets/build/catalogue.py); a table of bronze is made from the landing zone.
     inputs: tuple[str, ...] = ()
     # Whether each row comes of rows of the first input: where that has none, nothing is planned.
-    is_of_first_input: bool = False
+    is_empty_without_first_input: bool = False
     # What one partition is made from: the inputs of one run, of a pair of runs, of a family of pairs, of all pairs of a
     # regime, of all runs of a workload, no run's, or what a person asks on the command line (docs/decisions/0036).
     scope: Scope = Scope.RUN

@@ -36,7 +36,7 @@ TABLE = Table(
     grain="One row per token of an attestation bundle.",
     key=("source_sha256", "ordinal"),
     inputs=("bronze.attestations", "bronze.runs", "silver.steps", "silver.throughput"),
-    is_of_first_input=True,
+    is_empty_without_first_input=True,
     columns=(
         RUN_ID,
         TOKENS.column("source_sha256"),

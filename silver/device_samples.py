@@ -36,7 +36,7 @@ TABLE = Table(
     grain="One row per reading of a quantity that silver/device_metrics.toml knows; the others stay in bronze.",
     key=("source_sha256", "ordinal"),
     inputs=("bronze.device_samples", "bronze.runs", "silver.steps", "silver.throughput"),
-    is_of_first_input=True,
+    is_empty_without_first_input=True,
     columns=(
         RUN_ID,
         *(READINGS.column(name) for name in ("source_sha256", "ordinal", "tool")),

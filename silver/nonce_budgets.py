@@ -16,7 +16,7 @@ TABLE = Table(
     grain="One row per run, rank and key.",
     key=("rank", "key_scope"),
     inputs=("silver.crossings",),
-    is_of_first_input=True,
+    is_empty_without_first_input=True,
     columns=(
         RUN_ID,
         int32("rank", "Rank that seals with the key.", minimum=0),

@@ -39,7 +39,7 @@ TABLE = Table(
     grain="One row per epoch, step or block of epochs of a training log.",
     key=("source_sha256", "ordinal"),
     inputs=("bronze.training_log", "bronze.source_files", "bronze.runs"),
-    is_of_first_input=True,
+    is_empty_without_first_input=True,
     columns=(
         RUN_ID,
         int32("rank", "Rank that wrote the log, where the file's name says it; else 0.", minimum=0),

@@ -46,7 +46,7 @@ def has_no_source(lake: Lake, table: Table, run_id: str) -> bool:
     Files are asked about, not their rows: Delta's count of those is optional. An input of another version has none
     that we can read, which is for its reader to say.
     """
-    if not table.is_of_first_input:
+    if not table.is_empty_without_first_input:
         return False
     first = lake.snapshot(find_table(table.inputs[0]))
     return not first.outdated and not first.partition(run_id).files

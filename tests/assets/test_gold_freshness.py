@@ -61,7 +61,7 @@ def compared_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def compared(compared_pair: Path, tmp_path: Path) -> LandFiles:
+def pair_copy(compared_pair: Path, tmp_path: Path) -> LandFiles:
     """A copy of it, to be changed."""
     return LandFiles.open(shutil.copytree(compared_pair, tmp_path / "compared"))
 
@@ -88,8 +88,8 @@ def test_a_baseline_that_lands_later_completes_the_pair_and_touches_no_other(lak
     assert (row["run_id"], row["baseline_run_id"], row["slowdown_ratio"]) == ("tee", "off", pytest.approx(1.2))
 
 
-def test_what_is_fresh_is_not_written_again(compared: LandFiles) -> None:
-    lake = compared.lake
+def test_what_is_fresh_is_not_written_again(pair_copy: LandFiles) -> None:
+    lake = pair_copy.lake
     assert find_made(lake, ["off", "tee"], COMPARED["gold"]) == {"off", "tee"}
     versions = {table.full_name: lake.snapshot(table).version for table in gold.TABLES}
     assert list_changed(build_comparisons(lake)) == set()
@@ -97,17 +97,17 @@ def test_what_is_fresh_is_not_written_again(compared: LandFiles) -> None:
     assert {table.full_name: lake.snapshot(table).version for table in gold.TABLES} == versions
 
 
-def test_a_baseline_recorded_again_changes_the_answer(compared: LandFiles) -> None:
-    land_files, lake = compared, compared.lake
+def test_a_baseline_recorded_again_changes_the_answer(pair_copy: LandFiles) -> None:
+    land_files, lake = pair_copy, pair_copy.lake
     land_run(land_files, "off", 60, OFF)
     assert ("gold.overhead_breakdown", "tee") in list_changed(build_comparisons(lake))
     assert lake.scan(step_overhead.TABLE).select("slowdown_ratio").collect().item() == pytest.approx(2.0)
 
 
 def test_a_pair_made_between_two_parts_of_a_run_is_stale_once_the_run_is_whole(
-    compared: LandFiles,
+    pair_copy: LandFiles,
 ) -> None:
-    land_files, lake = compared, compared.lake
+    land_files, lake = pair_copy, pair_copy.lake
     land_files({"rank0.json": trace(150, 2)}, "tee", TEE)
     silver.materialise(lake, "tee", POLARS, select_tables(list_required(["silver.spans"]))["silver"])
     gold.materialise(lake, "tee", POLARS, [time_breakdown.TABLE])
@@ -140,16 +140,16 @@ def repeated_pair(compared_pair: Path, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture
-def repeated(repeated_pair: Path, tmp_path: Path) -> LandFiles:
+def repeats_copy(repeated_pair: Path, tmp_path: Path) -> LandFiles:
     """A copy of it, to be changed."""
     return LandFiles.open(shutil.copytree(repeated_pair, tmp_path / "repeated"))
 
 
-def test_repeats_of_either_side_make_the_pair_stale_and_three_per_side_conclude(repeated: LandFiles) -> None:
-    lake = repeated.lake
+def test_repeats_of_either_side_make_the_pair_stale_and_three_per_side_conclude(repeats_copy: LandFiles) -> None:
+    lake = repeats_copy.lake
     row = lake.scan(step_overhead.TABLE).collect().to_dicts()[0]
     assert (row["runs_count"], row["baseline_runs_count"], row["verdict_class"]) == (2, 3, "inconclusive")
-    land_repeats(repeated, "tee", TEE, 119)
+    land_repeats(repeats_copy, "tee", TEE, 119)
     (stale, member) = comparisons.stale_pairs(lake)
     assert (stale.run_id, stale.pair and stale.pair.repeats) == ("tee", ("tee-2", "tee-3"))
     assert (member.run_id, member.why) == ("tee-3", "its pair was never made")
@@ -157,16 +157,16 @@ def test_repeats_of_either_side_make_the_pair_stale_and_three_per_side_conclude(
     row = lake.scan(step_overhead.TABLE).collect().to_dicts()[0]
     assert (row["run_id"], row["runs_count"], row["verdict_class"]) == ("tee", 3, "slower")
     assert row["slowdown_ratio"] == pytest.approx(1.2, abs=0.01)
-    land_repeats(repeated, "off", OFF, 99)
+    land_repeats(repeats_copy, "off", OFF, 99)
     assert [one.run_id for one in comparisons.stale_pairs(lake)] == ["tee"]
     build_comparisons(lake)
     assert comparisons.stale_pairs(lake) == []
     assert lake.scan(step_overhead.TABLE).select("baseline_runs_count").collect().item() == 4
 
 
-def test_another_margin_makes_pairs_stale_and_changes_what_counts_as_none(repeated: LandFiles) -> None:
-    lake = repeated.lake
-    land_repeats(repeated, "tee", TEE, 119)
+def test_another_margin_makes_pairs_stale_and_changes_what_counts_as_none(repeats_copy: LandFiles) -> None:
+    lake = repeats_copy.lake
+    land_repeats(repeats_copy, "tee", TEE, 119)
     build_comparisons(lake, margin=0.3)
     verdict = lake.scan(step_overhead.TABLE).select("verdict_class")
     assert verdict.collect().item() == "no_difference"
@@ -177,12 +177,12 @@ def test_another_margin_makes_pairs_stale_and_changes_what_counts_as_none(repeat
     assert [one.run_id for one in comparisons.stale_pairs(lake, margin=0.3)] == ["tee", "tee-2", "tee-3"]
 
 
-def test_repeats_on_the_same_machine_lend_their_noise_and_a_new_one_makes_the_pair_stale(compared: LandFiles) -> None:
-    lake, other = compared.lake, OFF.replace('"m"', '"n"')
-    land_run(compared, "other", 100, other)
+def test_repeats_on_the_same_machine_lend_their_noise_and_a_new_one_makes_the_pair_stale(pair_copy: LandFiles) -> None:
+    lake, other = pair_copy.lake, OFF.replace('"m"', '"n"')
+    land_run(pair_copy, "other", 100, other)
     build_comparisons(lake)
     assert lake.scan(step_overhead.TABLE).select("run_noise_fraction").collect().item() is None
-    land_repeats(compared, "other", other, 104)
+    land_repeats(pair_copy, "other", other, 104)
     assert [one.run_id for one in comparisons.stale_pairs(lake)] == ["tee"]
     build_comparisons(lake)
     row = lake.scan(step_overhead.TABLE).collect().to_dicts()[0]
@@ -190,8 +190,8 @@ def test_repeats_on_the_same_machine_lend_their_noise_and_a_new_one_makes_the_pa
     assert (row["verdict_class"], row["noise_runs_count"]) == ("inconclusive", 2)
 
 
-def test_a_run_that_turns_out_to_be_without_a_tee_is_no_pair_any_more(compared: LandFiles) -> None:
-    land_files, lake = compared, compared.lake
+def test_a_run_that_turns_out_to_be_without_a_tee_is_no_pair_any_more(pair_copy: LandFiles) -> None:
+    land_files, lake = pair_copy, pair_copy.lake
     land_run(land_files, "tee", 120, OFF)
     build_comparisons(lake)
     for table in (pairs.TABLE, step_overhead.TABLE, overhead_breakdown.TABLE):
@@ -208,12 +208,12 @@ def test_runs_with_other_bucket_caps_are_no_baselines(lake: Lake, land_files: La
     assert row["reason"] == ("no run with regime cc_off has its workload; the nearest, off, differs in bucket_cap_mib")
 
 
-def test_runs_that_differ_in_ranks_alone_are_a_family(compared: LandFiles) -> None:
+def test_runs_that_differ_in_ranks_alone_are_a_family(pair_copy: LandFiles) -> None:
     for ranks, step_us in ((4, 140), (8, 180)):
-        land_run(compared, f"off-{ranks}", 100, OFF, ranks)
-        land_run(compared, f"tee-{ranks}", step_us, TEE, ranks)
-    build_comparisons(compared.lake)
-    rows = compared.lake.scan(scaling.TABLE).filter(axis="world_size").sort("axis_number").collect()
+        land_run(pair_copy, f"off-{ranks}", 100, OFF, ranks)
+        land_run(pair_copy, f"tee-{ranks}", step_us, TEE, ranks)
+    build_comparisons(pair_copy.lake)
+    rows = pair_copy.lake.scan(scaling.TABLE).filter(axis="world_size").sort("axis_number").collect()
     assert rows["tee_run_id"].to_list() == ["tee", "tee-4", "tee-8"]
     assert rows["slope_ns"].unique().to_list() == [10_000]
 

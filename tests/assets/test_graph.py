@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tests.conftest import LandFiles
 
 
-OF_FIRST_INPUT = [name for name, table in TABLES.items() if table.is_of_first_input]
+EMPTY_WITHOUT_FIRST_INPUT = [name for name, table in TABLES.items() if table.is_empty_without_first_input]
 _NO_NUMBERS = {Kind.TEXT: "a", Kind.BOOL: True}
 
 
@@ -160,8 +160,8 @@ def test_comparisons_read_what_the_graph_says(
 
 
 @pytest.mark.parametrize("engine_name", pick_engines())
-@pytest.mark.parametrize("name", OF_FIRST_INPUT)
-def test_a_table_of_its_first_input_has_no_rows_where_that_has_none(name: str, engine_name: str) -> None:
+@pytest.mark.parametrize("name", EMPTY_WITHOUT_FIRST_INPUT)
+def test_a_table_declared_empty_without_its_first_input_is(name: str, engine_name: str) -> None:
     """What is then left unplanned would have been no row, whatever the other inputs hold."""
     engine = engines.engine(engine_name)
     first, *others = (TABLES[one] for one in TABLES[name].inputs)
@@ -172,7 +172,11 @@ def test_a_table_of_its_first_input_has_no_rows_where_that_has_none(name: str, e
 
 
 def test_tables_of_data_that_most_runs_lack_are_not_planned_for_them() -> None:
-    assert {name.partition(".")[2] for name in OF_FIRST_INPUT} >= {"attestations", "throughput", "device_samples"}
+    assert {name.partition(".")[2] for name in EMPTY_WITHOUT_FIRST_INPUT} >= {
+        "attestations",
+        "throughput",
+        "device_samples",
+    }
 
 
 def test_files_whose_rows_the_log_does_not_count_are_read(lake: Lake, land_files: LandFiles) -> None:

@@ -14,7 +14,7 @@ from tests.support.small_runs import OFF, TEE, trace
 
 
 @dataclass(frozen=True)
-class Told:
+class Status:
     """What `status` said: the state of each run, and the sentences beside them."""
 
     states: dict[str, str]
@@ -22,15 +22,15 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+def statuses(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Status]:
     """What was said of a pair on its way from its own tables to the histories, after each step of it."""
     land_files = LandFiles.open(tmp_path_factory.mktemp("pair"))
     lake, zone = land_files.lake, land_files.zone
-    found: dict[str, Told] = {}
+    found: dict[str, Status] = {}
 
     def note(step: str) -> None:
         status = collect_status(lake, zone)
-        found[step] = Told({line["run"]: line["state"] for line in status.lines}, status.notes)
+        found[step] = Status({line["run"]: line["state"] for line in status.lines}, status.notes)
 
     land_files.write({"rank0.json": trace(100)}, "off", OFF)
     land_files.write({"rank0.json": trace(120)}, "tee", TEE)
@@ -52,9 +52,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
     return found
 
 
-def test_a_run_without_its_pair_is_stale_and_says_so(told: dict[str, Told]) -> None:
-    assert told["own tables"].states["tee"] == "stale"
-    assert "tee: stale: its pair was never made" in told["own tables"].notes
+def test_a_run_without_its_pair_is_stale_and_says_so(statuses: dict[str, Status]) -> None:
+    assert statuses["own tables"].states["tee"] == "stale"
+    assert "tee: stale: its pair was never made" in statuses["own tables"].notes
 
 
 @pytest.mark.parametrize(
@@ -72,15 +72,15 @@ def test_a_run_without_its_pair_is_stale_and_says_so(told: dict[str, Told]) -> N
         ("forecasts", "gold.history is stale: a run of its workload, or a pair of one, changed"),
     ],
 )
-def test_a_pair_is_stale_once_its_baseline_changed(told: dict[str, Told], step: str, why: str) -> None:
-    assert told[step].states["tee"] == "stale"
-    assert f"tee: stale: {why}" in told[step].notes
+def test_a_pair_is_stale_once_its_baseline_changed(statuses: dict[str, Status], step: str, why: str) -> None:
+    assert statuses[step].states["tee"] == "stale"
+    assert f"tee: stale: {why}" in statuses[step].notes
 
 
-def test_a_pair_whose_comparisons_are_all_new_is_no_longer_stale(told: dict[str, Told]) -> None:
-    assert told["histories"].states["tee"] == "unchecked"
+def test_a_pair_whose_comparisons_are_all_new_is_no_longer_stale(statuses: dict[str, Status]) -> None:
+    assert statuses["histories"].states["tee"] == "unchecked"
 
 
-def test_a_run_that_was_not_checked_is_not_up_to_date(told: dict[str, Told]) -> None:
-    assert told["comparisons"].states == {"off": "unchecked", "tee": "unchecked"}
-    assert "tee: not checked since it was built" in told["comparisons"].notes
+def test_a_run_that_was_not_checked_is_not_up_to_date(statuses: dict[str, Status]) -> None:
+    assert statuses["comparisons"].states == {"off": "unchecked", "tee": "unchecked"}
+    assert "tee: not checked since it was built" in statuses["comparisons"].notes

@@ -32,7 +32,7 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def asked(bench: Bench, connect: Variables, installed: Installation) -> Asked:
+def client_answers(bench: Bench, connect: Variables, installed: Installation) -> Asked:
     """One client for all questions: executors unpack the environment, and start a Python, for each anew."""
     # One with sealed columns, one of few rows, one without a file.
     tables = ("silver.spans", "silver.steps", "bronze.copy_rates")
@@ -44,8 +44,8 @@ def asked(bench: Bench, connect: Variables, installed: Installation) -> Asked:
     return Asked(*(json.loads(line) for line in said.splitlines()))
 
 
-def test_executors_run_the_wheel_that_was_sent_to_them(asked: Asked, standalone: Cluster) -> None:
-    answers = asked.places
+def test_executors_run_the_wheel_that_was_sent_to_them(client_answers: Asked, standalone: Cluster) -> None:
+    answers = client_answers.places
     assert [number for number, _, _ in answers] == ["0", "1", "2", "3"]
     for _, module, python in answers:
         assert f"{standalone.folder}/worker-" in module
@@ -65,8 +65,8 @@ def test_every_table_is_what_polars_makes_of_it_through_spark_connect(bench: Ben
     ) == len(bench.recordings)
 
 
-def test_great_expectations_look_through_spark_connect_and_find_what_duckdb_finds(asked: Asked) -> None:
-    theirs, ours = asked.theirs, asked.ours
+def test_great_expectations_look_through_spark_connect_and_find_what_duckdb_finds(client_answers: Asked) -> None:
+    theirs, ours = client_answers.theirs, client_answers.ours
     assert {engine for _, engine, _, _ in theirs} == {"duckdb"}
     assert [one for one in ours if one[1] == "duckdb"] == [one for one in theirs if one[0] in RELATED]
     assert [(name, rows, broken) for name, _, rows, broken in ours] == [
