@@ -68,10 +68,10 @@ def defer_imports(*names: str) -> Iterator[None]:
     real one.
     """
     parts = [name.split(".") for name in names]
-    for name in (".".join(one[:end]) for one in parts for end in range(1, len(one) + 1)):
-        if name not in sys.modules:
-            sys.modules[name] = _StandIn(name)
     try:
+        for name in (".".join(one[:end]) for one in parts for end in range(1, len(one) + 1)):
+            if name not in sys.modules:
+                sys.modules[name] = _StandIn(name)
         yield
     finally:
         _remove_stand_ins()

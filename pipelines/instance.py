@@ -61,7 +61,9 @@ def _in_files(home: Home) -> dg.DagsterInstance:
         with report_unreachable_records(home), keep_objects():
             import_dagster_storage()
             return dg.DagsterInstance.from_config(str(home.directory))
-    except _list_unreadable() as error:
+    except Exception as error:
+        if not isinstance(error, _list_unreadable()):
+            raise
         said = str(getattr(error, "orig", error)).partition("\n")[0]
         raise ContractBroken(
             f"Dagster's records in {home.directory} cannot be opened: {said}",
