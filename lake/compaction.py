@@ -121,7 +121,7 @@ def _read_members(path: str, files: pa.fs.FileSystem) -> dict[str, int]:
 def _write_copy(table: Table, root: Location, paths: Sequence[str]) -> None:
     """One copy of these data files; a damaged one is left out, `teetotal verify` names it."""
     members: dict[str, int] = {}
-    schema = pa.schema([field.with_nullable(True) for field in table.arrow_schema])
+    schema = table.nullable_schema
     sink = pa.BufferOutputStream()
     options = {"compression": "zstd", "store_schema": False, "write_page_checksum": PAGE_CHECKSUMS}
     with pq.ParquetWriter(sink, schema, **options) as writer:

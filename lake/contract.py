@@ -91,7 +91,7 @@ def matches(values: dict[str, Any]) -> pc.Expression:
 def find_outdated(table: Table, log: TableLog) -> tuple[str, ...]:
     """What of a stored table's columns or partitions is not as declared: another version wrote it."""
     found = log.columns
-    wanted = {field.name: str(field.type) for field in table.arrow_schema}
+    wanted = table.arrow_types
     parted = log.partition_columns
     if found == wanted and parted == table.partition_by:
         return ()

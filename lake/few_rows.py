@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 FEW_ROWS = 10_000
 # An engine opens more files than that at once, and sooner.
 MOST_FILES = 32
-# How Parquet itself stores each kind: engines go by this, not by the Arrow schema that a writer may add.
-_STORED = {
-    Kind.TEXT: ("BYTE_ARRAY", "STRING"),
-    Kind.INT32: ("INT32", "NONE"),
-    Kind.INT64: ("INT64", "NONE"),
-    Kind.FLOAT64: ("DOUBLE", "NONE"),
-    Kind.BOOL: ("BOOLEAN", "NONE"),
-}
 
 
 def read_few_rows(table: Table, root: Location, paths: Sequence[str], most_rows: int) -> pa.Table | None:
@@ -62,10 +54,11 @@ def read_declared(table: Table, path: str, file: pq.ParquetFile) -> pa.Table | N
 
 
 def _is_as_declared(table: Table, file: pq.ParquetFile) -> bool:
+    """Whether Parquet itself says what is declared: engines go by that, not by the Arrow schema that a writer adds."""
     columns = [file.schema.column(place) for place in range(len(file.schema))]
     stored = {column.path: (column.physical_type, column.logical_type.type) for column in columns}
-    declared = {name: _STORED[table.column(name).kind] for name in table.file_schema.names}
-    return len(columns) == len(declared) and stored == declared and not any(one.max_repetition_level for one in columns)
+    is_flat = not any(column.max_repetition_level for column in columns)
+    return is_flat and len(columns) == len(stored) and stored == table.stored_types
 
 
 def add_partition(table: Table, path: str, rows: pa.Table) -> pa.Table | None:
@@ -80,7 +73,9 @@ def add_partition(table: Table, path: str, rows: pa.Table) -> pa.Table | None:
             return None
         constant = pa.scalar(value if kind is Kind.TEXT else int(value), table.arrow_schema.field(name).type)
         columns[name] = pa.chunked_array([pa.repeat(constant, rows.num_rows)])
-    if any(columns[field.name].type != field.type for field in table.arrow_schema):
+    if any(
+        columns[name].type != kind
+        for name, kind in zip(table.arrow_schema.names, table.arrow_schema.types, strict=True)
+    ):
         return None  # how a writer wanted it in memory, which no other reader goes by
-    nullable = pa.schema([field.with_nullable(True) for field in table.arrow_schema])
-    return pa.table([columns[name] for name in table.column_names], schema=nullable)
+    return pa.table([columns[name] for name in table.column_names], schema=table.nullable_schema)

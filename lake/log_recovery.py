@@ -5,15 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
+import os
 import re
 import time
+from enum import Enum, auto
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from lake.commits import LINES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _LOGGER = logging.getLogger("teetotal")
 _PARQUET = b"PAR1"
@@ -48,18 +47,22 @@ def set_aside_cut_entries(log: Path, aside: Path, table: str) -> None:
             )
 
 
-def mark_entry(log: Path, version: int) -> object:
+def mark_entry(log: str, version: int) -> object:
     """What stands for one entry of a table's log; unlike any other mark where it is not there."""
     try:
-        entry = (log / f"{version:020}.json").stat()
+        entry = os.stat(_name_entry(log, version))  # noqa: PTH116 - a path object takes longer than the answer
     except FileNotFoundError:
         return object()
     return entry.st_ino, entry.st_mtime_ns, entry.st_size
 
 
-def is_last_entry(log: Path, version: int) -> bool:
+def is_last_entry(log: str, version: int) -> bool:
     """Whether no entry follows this one."""
-    return not (log / f"{version + 1:020}.json").exists()
+    return not os.path.exists(_name_entry(log, version + 1))  # noqa: PTH110
+
+
+def _name_entry(log: str, version: int) -> str:
+    return f"{log}/{version:020}.json"
 
 
 def remove_leftovers(log: Path, older_than_s: float = _LEFT_BEHIND_S) -> list[str]:
@@ -107,12 +110,10 @@ def _checkpoint(log: Path) -> tuple[int, list[Path]]:
 
 def _entries(log: Path, checkpoint: int) -> list[Path]:
     """The entries after a checkpoint, without a gap; a look at each name is cheaper than a listing of a long log."""
-    found = []
-    version = checkpoint + 1
-    while (entry := log / f"{version:020}.json").exists():
-        found.append(entry)
-        version += 1
-    return found
+    folder, last = str(log), checkpoint
+    while not is_last_entry(folder, last):
+        last += 1
+    return [Path(_name_entry(folder, version)) for version in range(checkpoint + 1, last + 1)]
 
 
 def _is_cut(path: Path, *, is_last: bool) -> bool:
@@ -125,24 +126,33 @@ def _is_cut(path: Path, *, is_last: bool) -> bool:
     except FileNotFoundError:
         return False  # another process has just set it aside
     end = _look_at(path, status.st_size, status.st_mtime_ns)
-    return end is None or _breaks_off(end) or (is_last and not _parses(end))
+    return end is _End.CUT or (is_last and end is _End.STRANGE)
+
+
+class _End(Enum):
+    """How an entry ends."""
+
+    WHOLE = auto()
+    CUT = auto()
+    # In a line that is no JSON, and not for being cut short.
+    STRANGE = auto()
 
 
 @lru_cache(maxsize=4096)
-def _look_at(path: Path, _size: int, _mtime_ns: int) -> bytes | None:
-    """The last line of an entry; none where it was cut. An entry never changes, so one look is enough."""
+def _look_at(path: Path, _size: int, _mtime_ns: int) -> _End:
+    """How an entry ends. It never changes, so one look is enough."""
     data = path.read_bytes().rstrip()
     if not data or b"\0" in data:
-        return None
+        return _End.CUT
     if not data.startswith(b"{"):
-        return b"{}"  # no commit begins so: other bytes are not what a power cut leaves
+        return _End.WHOLE  # no commit begins so: other bytes are not what a power cut leaves
     if path.name == _FIRST and b'"metaData"' not in data:
-        return None  # cut at the end of a line: a table begins with what it is, and without that nobody can open it
+        return _End.CUT  # at the end of a line: a table begins with what it is, and without that nobody can open it
     lines = data.splitlines()
     stated = _LINES.search(lines[0])
-    if stated and len(lines) < int(stated[1]):
-        return None
-    return lines[-1] if data.endswith(b"}") else None
+    if not data.endswith(b"}") or (stated and len(lines) < int(stated[1])) or _breaks_off(lines[-1]):
+        return _End.CUT
+    return _End.WHOLE if _parses(lines[-1]) else _End.STRANGE
 
 
 def _is_json(path: Path) -> bool:

@@ -61,23 +61,30 @@ class OpenTables:
     def __init__(self, place: Location) -> None:
         self._place = place
         self._guard = threading.Lock()
+        self._roots: dict[str, Location] = {}
         self._idle: dict[str, list[DeltaTable]] = {}
         # As they were read last, with what stood for the log then.
         self._known: dict[str, tuple[TableLog, object]] = {}
 
     def read(self, table: str) -> TableLog | None:
         """What the log of a table says now; none where there is no table. It is read only where it has changed."""
-        root = self._place.child(*table.split("."))
+        root = self.root(table)
         with report_unreachable(f"{root} did not answer"):
             return self._read_locally(table, root) if root.is_local else self._read_remotely(table, root)
+
+    def root(self, table: str) -> Location:
+        """The place of a table, put together once."""
+        if table not in self._roots:
+            self._roots[table] = self._place.child(*table.split("."))
+        return self._roots[table]
 
     def set_aside(self, table: str) -> None:
         """Move what a power cut left of a local table's log out of it."""
         aside = self._place.directory / "_staging" / table / "unreadable"
-        set_aside_cut_entries(self._place.child(*table.split(".")).directory / "_delta_log", aside, table)
+        set_aside_cut_entries(self.root(table).directory / "_delta_log", aside, table)
 
     def _read_locally(self, table: str, root: Location) -> TableLog | None:
-        folder = root.directory / "_delta_log"
+        folder = f"{root.root}/_delta_log"
         known, mark = self._known.get(table, (None, None))
         is_whole = known is not None and mark == mark_entry(folder, known.version)
         if known is not None and is_whole and is_last_entry(folder, known.version):

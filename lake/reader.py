@@ -246,7 +246,7 @@ class LakeReader:
 
     def root(self, table: Table) -> Location:
         """The place of a table."""
-        return self.place.child(*table.path.split("/"))
+        return self._tables.root(table.full_name)
 
     def _keys(self, table: Table, *, will_seal: bool = False) -> Keyring:
         if self._guard is None:

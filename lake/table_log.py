@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -69,9 +69,15 @@ class _Layout:
     schema: str
     partition_columns: tuple[str, ...]
 
-    @cached_property
+    @property
     def columns(self) -> dict[str, str]:
-        return {column.name: str(column.type) for column in pa.schema(Schema.from_json(self.schema).to_arrow())}
+        return _list_columns(self.schema)
+
+
+@lru_cache(maxsize=1024)
+def _list_columns(schema: str) -> dict[str, str]:
+    """The kind of each column, as Arrow names it: many versions of a table have one schema, and many lakes too."""
+    return {column.name: str(column.type) for column in pa.schema(Schema.from_json(schema).to_arrow())}
 
 
 @dataclass

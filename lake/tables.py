@@ -63,6 +63,14 @@ _SPARK = {
 }
 # Spark's word for a kind, and DuckDB's.
 DUCKDB_KINDS = {_SPARK[kind]: _DUCKDB[kind] for kind in Kind}
+# The physical type, and the logical one.
+_PARQUET = {
+    Kind.TEXT: ("BYTE_ARRAY", "STRING"),
+    Kind.INT32: ("INT32", "NONE"),
+    Kind.INT64: ("INT64", "NONE"),
+    Kind.FLOAT64: ("DOUBLE", "NONE"),
+    Kind.BOOL: ("BOOLEAN", "NONE"),
+}
 _POLARS = {
     Kind.TEXT: "String",
     Kind.INT32: "Int32",
@@ -199,6 +207,16 @@ class Table:
         """The schema that the store compares with, in declared order."""
         return pa.schema([pa.field(c.name, _ARROW[c.kind], c.nullable) for c in self.columns])
 
+    @cached_property
+    def arrow_types(self) -> dict[str, str]:
+        """The kind of each column, as Arrow names it."""
+        return {field.name: str(field.type) for field in self.arrow_schema}
+
+    @cached_property
+    def nullable_schema(self) -> pa.Schema:
+        """The schema as engines read it: any value may be null."""
+        return pa.schema([field.with_nullable(True) for field in self.arrow_schema])
+
     def arrow_schema_of(self, names: Iterable[str]) -> pa.Schema:
         """The same of some columns, in the order of their names as given."""
         return pa.schema([self.arrow_schema.field(name) for name in names])
@@ -207,6 +225,11 @@ class Table:
     def file_schema(self) -> pa.Schema:
         """The schema inside a data file: partition columns live in the path, not in the file."""
         return pa.schema([f for f in self.arrow_schema if f.name not in self.partition_by])
+
+    @cached_property
+    def stored_types(self) -> dict[str, tuple[str, str]]:
+        """The columns of a data file, with the physical and the logical type that Parquet itself gives each."""
+        return {c.name: _PARQUET[c.kind] for c in self.columns if c.name not in self.partition_by}
 
     @property
     def polars_schema(self) -> pl.Schema:

@@ -69,7 +69,7 @@ def small_lake(tmp_path: Path) -> Lake:
 
 
 def make_rows(**changes: list[Any]) -> pa.Table:
-    anything = pa.schema([field.with_nullable(True) for field in TABLE.arrow_schema])
+    anything = TABLE.nullable_schema
     return pa.table({**ROWS, **changes}, schema=anything)
 
 

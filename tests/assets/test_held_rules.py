@@ -71,7 +71,7 @@ VALUES: dict[str, list[Any]] = {
 
 
 def make_rows(**changes: list[Any]) -> pa.Table:
-    anything = pa.schema([field.with_nullable(True) for field in TABLE.arrow_schema])
+    anything = TABLE.nullable_schema
     return pa.table({**HELD, **changes}, schema=anything)
 
 

@@ -57,7 +57,7 @@ def _copy_table(lake: Lake, table: Table) -> None:
 def change(lake: Lake, table: Table, run_id: str, how: Change) -> None:
     """Put changed rows in the place of a run's rows, in the order of the key."""
     rows = how(lake.scan(table, [run_id]).sort(table.key).collect())
-    anything = pa.schema([field.with_nullable(True) for field in table.arrow_schema])
+    anything = table.nullable_schema
     put(lake, table, run_id, rows.to_arrow().cast(anything))
 
 
