@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 
+from assets.addresses import DATA_DOCS
 from assets.build.comparisons import COMPARISON_TABLES
 from assets.build.freshness import Look
 from assets.checks import outcomes
 from assets.checks.expectations import check_name, check_tables, group_by_check, tables_read
-from assets.specs import DATA_DOCS, asset_key
+from assets.specs import asset_key
 from bronze import runs as landed
 from lake.errors import ContractBroken, explain, is_stop
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from assets.addresses import DATA_DOCS, FIGURES
 from assets.build.catalogue import LANDING, UPSTREAM
 from assets.build.freshness import digest_code
 
@@ -16,16 +17,13 @@ if TYPE_CHECKING:
 
 TRAINING_RUNS = dg.DynamicPartitionsDefinition(name="training_runs")
 OWNERS = ("team:teetotal",)
-# Where the web interface serves the pages of Great Expectations; a link to it works under whatever name it has.
-DATA_DOCS = "/data-docs"
-_FIGURES = "/figures"
 
 _KINDS = {"bronze": {"python", "deltalake"}, "silver": {"polars", "deltalake"}, "gold": {"polars", "deltalake"}}
 
 
 def locate_figure(table: Table, content_sha256: str, run_id: str | None = None) -> str:
     """Where the web interface serves the picture of a partition: short, because Dagster hides long texts."""
-    place = "/".join(filter(None, (_FIGURES, table.tier, table.name, run_id)))
+    place = "/".join(filter(None, (FIGURES, table.tier, table.name, run_id)))
     return f"{place}.svg?version={content_sha256[:16]}"
 
 

@@ -10,6 +10,7 @@ from dagster._core.execution.plan.plan import ExecutionPlan
 from dagster._core.execution.retries import RetryMode
 from dagster._core.execution.step_dependency_config import StepDependencyConfig
 
+from assets.addresses import DATA_DOCS
 from assets.build.catalogue import TABLES
 from assets.build.context import BuildContext
 from assets.checks import outcomes
@@ -17,7 +18,7 @@ from assets.checks.expectations import check_tables
 from assets.comparisons import comparisons
 from assets.launch_locks import lock_launch, tag_launch, tags_of
 from assets.pool_wait import POOL
-from assets.specs import DATA_DOCS, asset_key
+from assets.specs import asset_key
 from assets.training_runs import training_runs
 from lake.store import Lake
 from pipelines.cli.verification import advise, audit_statements, format_damage, verify_lake

@@ -19,9 +19,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Mount, Route
 
-from assets.specs import DATA_DOCS
+from assets.addresses import DATA_DOCS, FIGURES
 from pipelines.data_docs import DataDocs
-from pipelines.figures import answer_figure
 from pipelines.hosts import HOST
 from pipelines.request_guard import LOG, RequestGuard
 from pipelines.settings import settings
@@ -60,12 +59,14 @@ class GuardedWebserver(DagsterWebserver[WorkspaceProcessContext, WorkspaceReques
         """Serve Data Docs and figures beside the interface; a path that is nobody's would show the interface itself."""
 
         def show_figure(request: Request) -> Response:
+            from pipelines.figures import answer_figure  # which knows every table
+
             return answer_figure(self._instance, request)
 
         own = [
             Mount(DATA_DOCS, DataDocs(self._docs)),
-            Route("/figures/{tier}/{table}/{run_id}.svg", show_figure),
-            Route("/figures/{tier}/{table}.svg", show_figure),
+            Route(f"{FIGURES}/{{tier}}/{{table}}/{{run_id}}.svg", show_figure),
+            Route(f"{FIGURES}/{{tier}}/{{table}}.svg", show_figure),
         ]
         return [*own, *super().build_routes()]  # type: ignore[no-untyped-call]  # it is not annotated
 

@@ -6,11 +6,13 @@ import pytest
 
 from bronze import runs as claimed
 from bronze import source_files, training_log
+from lake.engines import engine
 from silver.throughput import TABLE, conform
+from tests.support.campaigns import pick_engines
 from tests.support.silver_rows import RUN, make_log_record, rows_of, run, run_plan, sort_rows, source
 
 if TYPE_CHECKING:
-    from tests.support.silver_rows import Bench, Row, Silver
+    from tests.support.silver_rows import Row, Silver
 
 S = 1_000_000_000
 
@@ -323,11 +325,13 @@ def test_a_table_may_hold_steps_and_epochs(found: Silver) -> None:
     assert found.rows("throughput", "period", "period_number") == [("step", 1), ("step", 2), ("epoch", 1)]
 
 
-def test_a_log_whose_name_says_no_rank_is_that_of_rank_0(engine: Bench) -> None:
+@pytest.mark.parametrize("name", pick_engines())
+def test_a_log_whose_name_says_no_rank_is_that_of_rank_0(name: str) -> None:
+    bench = engine(name)
     frames = (
         (training_log.TABLE, make_log_record(epoch_number=1, source_sha256="log", ordinal=0).fields),
         (source_files.TABLE, source(source_sha256="log", file_name="log.csv", rank=None).fields),
         (claimed.TABLE, run().fields),
     )
-    rows = run_plan(engine, conform(*(engine.wrap(rows_of(table, [row])) for table, row in frames)), TABLE)
+    rows = run_plan(bench, conform(*(bench.wrap(rows_of(table, [row])) for table, row in frames)), TABLE)
     assert sort_rows(TABLE, rows).select("run_id", "rank").rows() == [(RUN, 0)]

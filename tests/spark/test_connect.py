@@ -11,7 +11,7 @@ import pytest
 from assets.checks.relations import RELATIONS
 from benchmarks.standalone import environment
 from tests.support.installed_wheel import ROOT
-from tests.support.spark_lakes import ASKED, PATIENCE_S, check_asked, of
+from tests.support.spark_lakes import PATIENCE_S, of
 
 if TYPE_CHECKING:
     from benchmarks.standalone import Cluster
@@ -53,16 +53,24 @@ def test_executors_run_the_wheel_that_was_sent_to_them(client_answers: Asked, st
         assert "/environment/bin/python" in python
 
 
-def test_every_table_is_what_polars_makes_of_it_through_spark_connect(bench: Bench, connect: Variables) -> None:
-    bench.teetotal("connect", "run", "--engine", "spark", *bench.recordings, **connect)
-    ours, theirs = bench.state("connect"), of(bench.state("polars"), *bench.recordings)
-    assert {key: value for key, value in of(ours, *bench.recordings).items() if theirs.get(key) != value} == {}
-    assert theirs.keys() == of(ours, *bench.recordings).keys()
-    tiers = {table.partition(".")[0] for table, _ in theirs}
-    assert tiers == {"bronze", "silver", "gold"}
-    assert bench.teetotal("connect", "run", "--engine", "spark", *bench.recordings, **connect).count(
-        "up to date, nothing to do"
-    ) == len(bench.recordings)
+def test_every_table_is_what_polars_makes_of_it_through_spark_connect_though_a_worker_dies_in_mid_job(
+    bench: Bench, connect: Variables, standalone: Cluster
+) -> None:
+    runs = (*bench.recordings, bench.many)
+    words = ("run", "--engine", "spark", *runs)
+    running = bench.start("connect", *words, **connect)
+    bench.await_spooled("connect", "bronze.trace_events", running)
+    standalone.kill("worker-1")
+    said, _ = running.communicate(timeout=PATIENCE_S)
+    assert running.returncode == 0, said
+    assert "Lost executor" in standalone.log("connect")
+    ours, theirs = of(bench.state("connect"), *runs), of(bench.state("polars"), *runs)
+    assert {key: value for key, value in ours.items() if theirs.get(key) != value} == {}
+    assert theirs.keys() == ours.keys()
+    assert {table.partition(".")[0] for table, _ in theirs} == {"bronze", "silver", "gold"}
+    assert bench.spooled("connect", "bronze.trace_events") == []
+    standalone.add_worker("worker-2")
+    assert bench.teetotal("connect", *words, **connect).count("up to date, nothing to do") == len(runs)
 
 
 def test_great_expectations_look_through_spark_connect_and_find_what_duckdb_finds(client_answers: Asked) -> None:
@@ -84,15 +92,3 @@ def test_spark_connect_answers_a_query_as_duckdb_does(bench: Bench, connect: Var
     ours = bench.teetotal("polars", "query", asked.format(":"), *words, "--engine", "spark", **connect)
     assert ours.strip().endswith(theirs.strip().splitlines()[-1])
     assert bench.recordings[0] in theirs
-
-
-def test_a_worker_that_dies_in_mid_job_changes_nothing(bench: Bench, connect: Variables, standalone: Cluster) -> None:
-    running = bench.start("worn", "run", "--engine", "spark", "--no-check", *ASKED, bench.many, **connect)
-    bench.await_spooled("worn", "bronze.trace_events", running)
-    standalone.kill("worker-1")
-    said, _ = running.communicate(timeout=PATIENCE_S)
-    assert running.returncode == 0, said
-    assert "Lost executor" in standalone.log("connect")
-    check_asked(of(bench.state("worn"), bench.many), of(bench.state("polars"), bench.many))
-    assert bench.spooled("worn", "bronze.trace_events") == []
-    standalone.add_worker("worker-2")

@@ -119,16 +119,20 @@ class Recorder:
         raise SkipTest("asked of an engine as such")
 
 
-def record_cases(items: Iterable[pytest.Item], engine: str) -> Cases:
-    """The rows that tests of gold will ask an engine about, by the answer that they ask for."""
+def record_cases(items: Iterable[pytest.Item]) -> Cases:
+    """The rows that tests of gold will ask engines about, by the answer that they ask for: each test's once."""
     recorder = Recorder()
+    seen = set()
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if isinstance(item, pytest.Function) and parameters.get("engine") == engine:
-            arguments = {name: parameters[name] for name in item.fixturenames if name in parameters}
+        if not isinstance(item, pytest.Function) or parameters.get("engine", "polars") == "polars":
+            continue
+        arguments = {name: parameters[name] for name in item.fixturenames if name in parameters and name != "engine"}
+        if (test := (item.obj, *map(id, arguments.values()))) not in seen:
+            seen.add(test)
             # A test that needs more than parameters, or an engine as such, is planned by itself.
             with suppress(Exception):
-                item.obj(**{**arguments, "engine": recorder})
+                item.obj(**arguments, engine=recorder)
     return recorder.cases
 
 
