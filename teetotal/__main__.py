@@ -2,13 +2,16 @@
 
 import sys
 
-from pipelines.allocators import spare_memory
-from pipelines.cli.main import main as command
-from pipelines.process_costs import collect_garbage_rarely, end_process
-
 
 def main(name: str | None = None) -> None:
     """Run the command line; `name` is what the command says has to be typed next."""
+    try:
+        from pipelines.allocators import spare_memory
+        from pipelines.cli.main import main as command
+        from pipelines.process_costs import collect_garbage_rarely, end_process
+    except KeyboardInterrupt:  # after an installation, importing takes seconds
+        sys.stderr.write("teetotal: stopped; nothing had begun\n")
+        sys.exit(130)
     spare_memory()
     collect_garbage_rarely()
     try:

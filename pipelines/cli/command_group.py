@@ -53,6 +53,14 @@ class SectionedGroup(click.Group):
             stopping.tell_stop()
             ctx.exit(stopping.INTERRUPTED)
 
+    def make_context(self, *arguments: Any, **named: Any) -> click.Context:
+        """Read the options; who stops that is answered as at work, where click would say "Aborted!"."""
+        try:
+            return super().make_context(*arguments, **named)
+        except KeyboardInterrupt:
+            stopping.tell_stop()
+            sys.exit(stopping.INTERRUPTED)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -10,7 +10,7 @@ import sys
 ASK = """
 import json, os, sys
 from pipelines.cli import main as cli
-import teetotal.__main__ as command
+from teetotal.__main__ import main
 
 def tell(**_):
     early = [name for name in ("duckdb", "polars", "pyarrow") if name in sys.modules]
@@ -18,8 +18,8 @@ def tell(**_):
     names = ("ARROW_DEFAULT_MEMORY_POOL", "MALLOC_TRIM_THRESHOLD_", "_RJEM_MALLOC_CONF")
     print(json.dumps([early, pyarrow.default_memory_pool().backend_name, [os.environ.get(name) for name in names]]))
 
-command.command = tell
-command.main()
+cli.main = tell
+main()
 """
 
 

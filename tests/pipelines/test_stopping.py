@@ -31,6 +31,28 @@ with stopping.watch_interrupts():
         time.sleep(1.5)
 """
 
+# A person may be quicker than what is imported, and than what reads the options.
+EARLY = """
+import os, signal, sys
+import click
+from teetotal.__main__ import main
+
+def interrupt(*_, **__):
+    os.kill(os.getpid(), signal.SIGINT)
+    raise AssertionError
+
+class Finder:
+    find_spec = interrupt
+
+sys.argv[1:] = ["status"]
+{where}
+main()
+"""
+EARLY_PLACES = {
+    "importing": "sys.meta_path.insert(0, Finder())",
+    "reading options": "click.Context.__init__ = interrupt",
+}
+
 
 def start(house: House, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
@@ -81,6 +103,15 @@ def test_a_run_that_is_stopped_says_how_it_continues_and_does(tmp_path: Path, be
 def test_nothing_is_said_of_stopping_after_the_work_has_stopped() -> None:
     ended = subprocess.run([sys.executable, "-c", LIVES_ON], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ended.stderr == "teetotal: stopped; no file was left half-written\n"
+
+
+@pytest.mark.parametrize("where", EARLY_PLACES)
+def test_what_is_stopped_before_it_begins_says_so_in_a_line(where: str) -> None:
+    program = EARLY.format(where=EARLY_PLACES[where])
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (130, "")
+    assert ended.stderr.startswith("teetotal: stopped; ")
+    assert ended.stderr.count("\n") == 1
 
 
 def test_a_second_ctrl_c_ends_a_run_at_once(tmp_path: Path) -> None:
