@@ -73,9 +73,6 @@ def add_partition(table: Table, path: str, rows: pa.Table) -> pa.Table | None:
             return None
         constant = pa.scalar(value if kind is Kind.TEXT else int(value), table.arrow_schema.field(name).type)
         columns[name] = pa.chunked_array([pa.repeat(constant, rows.num_rows)])
-    if any(
-        columns[name].type != kind
-        for name, kind in zip(table.arrow_schema.names, table.arrow_schema.types, strict=True)
-    ):
+    if any(columns[field.name].type != field.type for field in table.arrow_schema):
         return None  # how a writer wanted it in memory, which no other reader goes by
     return pa.table([columns[name] for name in table.column_names], schema=table.nullable_schema)

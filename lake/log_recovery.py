@@ -5,14 +5,16 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
-import os
 import re
 import time
 from enum import Enum, auto
 from functools import lru_cache
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lake.commits import LINES
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _LOGGER = logging.getLogger("teetotal")
 _PARQUET = b"PAR1"
@@ -47,22 +49,18 @@ def set_aside_cut_entries(log: Path, aside: Path, table: str) -> None:
             )
 
 
-def mark_entry(log: str, version: int) -> object:
+def mark_entry(log: Path, version: int) -> object:
     """What stands for one entry of a table's log; unlike any other mark where it is not there."""
     try:
-        entry = os.stat(_name_entry(log, version))  # noqa: PTH116 - a path object takes longer than the answer
+        entry = (log / f"{version:020}.json").stat()
     except FileNotFoundError:
         return object()
     return entry.st_ino, entry.st_mtime_ns, entry.st_size
 
 
-def is_last_entry(log: str, version: int) -> bool:
+def is_last_entry(log: Path, version: int) -> bool:
     """Whether no entry follows this one."""
-    return not os.path.exists(_name_entry(log, version + 1))  # noqa: PTH110
-
-
-def _name_entry(log: str, version: int) -> str:
-    return f"{log}/{version:020}.json"
+    return not (log / f"{version + 1:020}.json").exists()
 
 
 def remove_leftovers(log: Path, older_than_s: float = _LEFT_BEHIND_S) -> list[str]:
@@ -110,10 +108,12 @@ def _checkpoint(log: Path) -> tuple[int, list[Path]]:
 
 def _entries(log: Path, checkpoint: int) -> list[Path]:
     """The entries after a checkpoint, without a gap; a look at each name is cheaper than a listing of a long log."""
-    folder, last = str(log), checkpoint
-    while not is_last_entry(folder, last):
-        last += 1
-    return [Path(_name_entry(folder, version)) for version in range(checkpoint + 1, last + 1)]
+    found = []
+    version = checkpoint + 1
+    while (entry := log / f"{version:020}.json").exists():
+        found.append(entry)
+        version += 1
+    return found
 
 
 def _is_cut(path: Path, *, is_last: bool) -> bool:

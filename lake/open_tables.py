@@ -84,7 +84,7 @@ class OpenTables:
         set_aside_cut_entries(self.root(table).directory / "_delta_log", aside, table)
 
     def _read_locally(self, table: str, root: Location) -> TableLog | None:
-        folder = f"{root.root}/_delta_log"
+        folder = root.directory / "_delta_log"
         known, mark = self._known.get(table, (None, None))
         is_whole = known is not None and mark == mark_entry(folder, known.version)
         if known is not None and is_whole and is_last_entry(folder, known.version):
